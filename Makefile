@@ -1,0 +1,49 @@
+# Everything a contributor types. `make test` on a fresh machine sets itself up first.
+
+PYTHON ?= python3
+TORCH  ?= 2.13.0
+
+BIN   := .venv/bin
+PIP   := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+STAMP := .venv/.installed
+CODE  := src tests $(wildcard benchmarks)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check test test-slow clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## make .venv and install everything (redone when pyproject.toml changes)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"outdraft needs Python 3.11 or newer, $(PYTHON) is {v[0]}.{v[1]}; run make PYTHON=python3.11 (or newer)")'
+	@echo "setup: .venv"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "setup: torch $(TORCH) (large: minutes on a slow line)"
+	@$(PIP) "torch==$(TORCH)"
+	@echo "setup: outdraft and what it is developed with"
+	@$(PIP) --editable ".[dev]"
+	@touch $@
+
+check: setup  ## ruff, mypy --strict, import-linter
+	@echo "check: ruff"
+	@$(BIN)/ruff check --quiet $(CODE)
+	@$(BIN)/ruff format --quiet --check $(CODE)
+	@echo "check: mypy --strict"
+	@$(BIN)/mypy --strict --no-error-summary
+	@echo "check: import layers"
+	@$(BIN)/lint-imports
+
+test: setup  ## the fast suite (fetches the default model once, about 98 MB)
+	@echo "test: the fast suite"
+	@$(BIN)/python -m pytest
+
+test-slow: setup  ## the long runs: exactness on the real model, statistics
+	@echo "test: the slow suite"
+	@$(BIN)/python -m pytest -m slow
+
+clean:  ## remove .venv, caches and build products (not the model cache)
+	@rm -rf .venv build dist out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache \
+		.hypothesis .import_linter_cache
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

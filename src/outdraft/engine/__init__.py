@@ -1,0 +1,1 @@
+"""The speculative engine. Torch lives here and nowhere below."""

@@ -1,0 +1,132 @@
+"""Puts an engine together from settings: the one place of the engine that sees them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from outdraft.catalog import ModelFiles, Progress, resolve, silent
+from outdraft.engine.engine import Engine
+from outdraft.engine.loading import BLOCK_SIZE, LoadedModel, load_model
+from outdraft.engine.proposers.draft_model import DraftModelProposer
+from outdraft.engine.proposers.ngram import NgramProposer
+from outdraft.engine.proposers.proposer import Proposer
+from outdraft.engine.proposers.suffix import SuffixProposer
+from outdraft.engine.tokenizer import Tokenizer, first_difference, load_tokenizer
+from outdraft.errors import OptionError, PairingError
+from outdraft.modelspec import read_modelspec
+from outdraft.speculation import OFF, Speculation
+
+_CPU_KV_CACHE_BYTES = 1 << 30
+_GPU_KV_CACHE_SHARE = 0.6  # of what is free once the target is loaded
+
+
+def load_engine(
+    target: str = "smollm2-135m",
+    speculation: Speculation = OFF,
+    *,
+    dtype: str = "auto",
+    quantization: str = "none",
+    device: str = "cpu",
+    threads: int | None = None,
+    max_num_seqs: int = 16,
+    max_num_batched_tokens: int = 512,
+    max_model_len: int | None = None,
+    kv_cache_bytes: int | None = None,
+    reuse_prefixes: bool = True,
+    progress: Progress = silent,
+    on_layer: Callable[[int, int], None] = lambda done, total: None,
+) -> Engine:
+    """Loads a target (and a draft, if the speculation names one) and returns an engine.
+
+    target: a catalog name, a hub id, a folder of safetensors or a .gguf file.
+    """
+    _check_positive("max_num_seqs", max_num_seqs)
+    _check_positive("max_num_batched_tokens", max_num_batched_tokens)
+    _check_positive("max_model_len", max_model_len)
+    _check_positive("kv_cache_bytes", kv_cache_bytes)
+    _check_positive("threads", threads)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    files = resolve(target, progress=progress)
+    tokenizer = load_tokenizer(files.path)
+    draft_files = None
+    if speculation.method == "draft_model" and speculation.draft is not None:
+        # Before anything heavy is loaded: most pairs that cannot work show it here.
+        draft_files = resolve(speculation.draft, progress=progress)
+        _check_pairing(files, tokenizer, draft_files)
+    model = load_model(
+        files,
+        dtype=dtype,
+        device=device,
+        quantization=quantization,
+        kv_cache_bytes=kv_cache_bytes or _default_kv_cache_bytes(device),
+        max_context=max_model_len,
+        reuse_prefixes=reuse_prefixes,
+        on_layer=on_layer,
+    )
+    return Engine(
+        model,
+        tokenizer,
+        speculation=speculation,
+        proposer=_make_proposer(speculation, model, draft_files, dtype, device, reuse_prefixes),
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
+    )
+
+
+def _make_proposer(
+    speculation: Speculation,
+    target: LoadedModel,
+    draft_files: ModelFiles | None,
+    dtype: str,
+    device: str,
+    reuse_prefixes: bool,
+) -> Proposer | None:
+    if speculation.method == "ngram":
+        return NgramProposer(speculation.prompt_lookup_min, speculation.prompt_lookup_max)
+    if speculation.method == "suffix":
+        return SuffixProposer()
+    if draft_files is None:
+        return None
+    spec = read_modelspec(draft_files.path)
+    # Room for as many tokens as the target has: a draft must never be the one that runs out.
+    draft = load_model(
+        draft_files,
+        dtype=dtype,
+        device=device,
+        quantization=speculation.quantization,
+        kv_cache_bytes=target.pool.num_blocks * BLOCK_SIZE * spec.kv_bytes_per_token(4),
+        max_context=None,
+        reuse_prefixes=reuse_prefixes,
+        on_layer=lambda done, total: None,
+    )
+    return DraftModelProposer(
+        draft.runner,
+        draft.pool,
+        vocab_size=target.spec.vocab_size,
+        max_context=draft.max_context,
+        keep_probs=speculation.rule == "rejection",
+    )
+
+
+def _check_pairing(target: ModelFiles, tokenizer: Tokenizer, draft: ModelFiles) -> None:
+    difference = first_difference(tokenizer, load_tokenizer(draft.path))
+    if difference is not None:
+        raise PairingError(
+            f"draft {draft.name} does not fit target {target.name}: {difference}; "
+            "choose a draft with the target's own tokenizer"
+        )
+
+
+def _default_kv_cache_bytes(device: str) -> int:
+    if torch.device(device).type != "cuda":
+        return _CPU_KV_CACHE_BYTES
+    free, _ = torch.cuda.mem_get_info(torch.device(device))
+    return int(free * _GPU_KV_CACHE_SHARE)
+
+
+def _check_positive(name: str, value: int | None) -> None:
+    if value is not None and value < 1:
+        raise OptionError(f"{name} must be at least 1, got {value}")

@@ -1,0 +1,349 @@
+"""The engine: add requests, step, abort. One step is schedule → propose → run → verify.
+
+Nothing here depends on the speculation but the clock: with the `coupled` rule the tokens
+of a sequence are the same with any proposer, any draft length, or none.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Sequence as Seq
+from itertools import count
+
+import torch
+from torch import Tensor
+
+from outdraft.engine.loading import LoadedModel
+from outdraft.engine.outputs import Generation, TokenLogprob, Update
+from outdraft.engine.proposers.proposer import Ask, Draft, Proposer
+from outdraft.engine.runner import Run
+from outdraft.engine.sampling import Row, mix64, processed_logits
+from outdraft.engine.scheduler import Scheduler, Work
+from outdraft.engine.sequence import Acceptance, FinishReason, SamplingParams, Sequence, Status
+from outdraft.engine.tokenizer import Tokenizer
+from outdraft.engine.transcript import Transcript
+from outdraft.engine.verify import Round, verify
+from outdraft.errors import OptionError, RequestError
+from outdraft.speculation import OFF, Speculation
+
+
+class _Live:
+    """A sequence with what its reader needs."""
+
+    def __init__(self, sequence: Sequence, transcript: Transcript, generation: Generation) -> None:
+        self.sequence = sequence
+        self.transcript = transcript
+        self.generation = generation
+
+
+class Engine:
+    def __init__(
+        self,
+        model: LoadedModel,
+        tokenizer: Tokenizer,
+        *,
+        speculation: Speculation = OFF,
+        proposer: Proposer | None = None,
+        max_num_seqs: int = 16,
+        max_num_batched_tokens: int = 512,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.speculation = speculation
+        self.max_context = model.max_context
+        self.vocab_size = model.spec.vocab_size
+        self.acceptance = Acceptance()  # over all sequences
+        self.pool = model.pool
+        self._runner = model.runner
+        self._proposer = proposer
+        self._scheduler = Scheduler(
+            model.pool, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens
+        )
+        self._eos_ids = frozenset(tokenizer.eos_ids) | frozenset(model.spec.eos_ids)
+        self._live: dict[int, _Live] = {}  # by sequence id
+        self._ids = count()
+
+    @property
+    def num_running(self) -> int:
+        return self._scheduler.num_running
+
+    @property
+    def num_waiting(self) -> int:
+        return self._scheduler.num_waiting
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._live)
+
+    # ------------------------------------------------------------ requests
+
+    def add_request(
+        self,
+        prompt: str | Seq[int],
+        params: SamplingParams | None = None,
+        *,
+        request_id: str | None = None,
+        k: int | None = None,
+    ) -> str:
+        """Queues a prompt (text, or token ids) and returns its request id.
+
+        `k` overrides the engine's draft length for this request, 0 turns speculation off.
+        """
+        params = params or SamplingParams()
+        tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        self._check(tokens, params, k)
+        first = next(self._ids)
+        request_id = f"req-{first}" if request_id is None else request_id
+        if any(live.sequence.request_id == request_id for live in self._live.values()):
+            raise RequestError(f"request id {request_id!r} is in use; choose another")
+        seed = secrets.randbits(63) if params.seed is None else params.seed
+        stop_ids = frozenset(params.stop_token_ids)
+        for index in range(params.n):
+            sequence = Sequence(
+                id=first if index == 0 else next(self._ids),
+                request_id=request_id,
+                index=index,
+                tokens=list(tokens),
+                num_prompt_tokens=len(tokens),
+                params=params,
+                seed=seed if index == 0 else mix64(seed + index),
+                stop_ids=stop_ids if params.ignore_eos else stop_ids | self._eos_ids,
+                max_draft_tokens=k,
+            )
+            generation = Generation(
+                request_id,
+                index,
+                len(tokens),
+                logprobs=None if params.logprobs is None else [],
+                seed=sequence.seed,
+                acceptance=sequence.acceptance,
+                is_lossy=self.speculation.is_lossy and k != 0,
+                added_ns=time.perf_counter_ns(),
+            )
+            transcript = Transcript(self.tokenizer, params.stop)
+            self._live[sequence.id] = _Live(sequence, transcript, generation)
+            self._scheduler.add(sequence)
+        return request_id
+
+    def abort(self, request_id: str) -> None:
+        """Ends a request at once and gives back all it held. Harmless when it is unknown."""
+        for live in [x for x in self._live.values() if x.sequence.request_id == request_id]:
+            self._finish(live, FinishReason.ABORT)
+
+    def forget(self) -> None:
+        """Drops what earlier requests left behind to speed later ones up: a clean slate."""
+        self.pool.forget()
+        if self._proposer is not None:
+            self._proposer.forget()
+
+    def _check(self, tokens: list[int], params: SamplingParams, k: int | None) -> None:
+        if not tokens:
+            raise RequestError("the prompt is empty; give at least one token")
+        wrong = next((token for token in tokens if not 0 <= token < self.vocab_size), None)
+        if wrong is not None:
+            raise RequestError(f"token id {wrong} is outside the vocabulary of {self.vocab_size}")
+        if len(tokens) >= self.max_context:
+            raise RequestError(
+                f"the prompt has {len(tokens)} tokens and the context holds {self.max_context}; "
+                "shorten it by at least "
+                f"{len(tokens) - self.max_context + 1} (one token must be left to write)"
+            )
+        for name, ids in (("logit_bias", params.logit_bias), ("stop token", params.stop_token_ids)):
+            outside = next((token for token in ids if not 0 <= token < self.vocab_size), None)
+            if outside is not None:
+                raise OptionError(
+                    f"{name} id {outside} is outside the vocabulary of {self.vocab_size}"
+                )
+        if k is not None and k < 0:
+            raise OptionError(f"k must not be negative, got {k}")
+
+    # ------------------------------------------------------------ the step
+
+    @torch.inference_mode()
+    def step(self) -> list[Update]:
+        """Computes one batch; returns what it added to each choice that moved."""
+        works = self._scheduler.schedule()
+        if not works:
+            return []
+        probs = self._propose(works)
+        result = self._runner.run([_run_of(work) for work in works])
+        drawing = [work for work in works if work.reaches_end]
+        rows = [
+            Row(work.sequence, tuple(work.drafts[:length]))
+            for work in drawing
+            for length in range(len(work.drafts) + 1)
+        ]
+        emitted: list[list[int]] = []
+        processed: Tensor | None = None
+        if drawing:
+            processed = processed_logits(result.logits, rows)
+            emitted = verify(
+                self.speculation.rule,
+                processed,
+                Round(rows, [len(work.drafts) for work in drawing], probs),
+                posterior_threshold=self.speculation.posterior_threshold,
+                posterior_alpha=self.speculation.posterior_alpha,
+            )
+        for work in works:
+            if not work.reaches_end:
+                self._scheduler.commit(work, 0)
+                self._scheduler.publish(work.sequence)
+        updates = []
+        first_row = 0
+        for work, tokens in zip(drawing, emitted, strict=True):
+            updates.append(self._append(work, tokens, processed, first_row))
+            first_row += len(work.drafts) + 1
+        return updates
+
+    def _propose(self, works: Seq[Work]) -> Tensor | None:
+        """Attaches drafts to the sequences that are decoding; their probabilities, if kept."""
+        asks: list[Ask] = []
+        asked: list[Work] = []
+        default_k = self.speculation.k_at(self._scheduler.num_running)
+        for work in works if self._proposer else ():
+            sequence = work.sequence
+            k = default_k if sequence.max_draft_tokens is None else sequence.max_draft_tokens
+            left = min(
+                sequence.params.max_tokens - sequence.num_output_tokens,
+                self.max_context - len(sequence),
+            )
+            # The round's last token is the target's own: a draft for it would be wasted.
+            k = min(k, left - 1)
+            if k > 0 and sequence.num_output_tokens and sequence.num_uncomputed == 1:
+                asks.append(Ask(sequence, k))
+                asked.append(work)
+        if not asks or self._proposer is None:
+            return None
+        kept = []
+        for work, draft in zip(asked, self._proposer.propose(asks), strict=True):
+            self._scheduler.attach(work, draft.tokens)
+            if draft.probs is not None:
+                kept.append(draft.probs[: len(work.drafts)])
+        return torch.cat(kept) if kept else None
+
+    def _append(
+        self, work: Work, tokens: list[int], processed: Tensor | None, first_row: int
+    ) -> Update:
+        live = self._live[work.sequence.id]
+        sequence, generation, transcript = live.sequence, live.generation, live.transcript
+        num_accepted = len(tokens) - 1
+        self._scheduler.commit(work, num_accepted)
+        reason = None
+        kept: list[int] = []
+        for token in tokens:
+            sequence.tokens.append(token)
+            kept.append(token)
+            reason = self._reason_to_finish(sequence, transcript, token)
+            if reason is not None:
+                break
+        num_accepted = min(num_accepted, len(kept))
+        if generation.first_token_ns is None:
+            generation.first_token_ns = time.perf_counter_ns()
+        else:
+            for counted in (sequence.acceptance, self.acceptance):
+                counted.record(len(work.drafts), num_accepted)
+        logprobs = None
+        if generation.logprobs is not None and processed is not None:
+            part = processed[first_row : first_row + len(kept)]
+            logprobs = _logprobs(part, kept, sequence.params.logprobs or 0)
+            generation.logprobs += logprobs
+        self._scheduler.publish(sequence)
+        generation.tokens += kept
+        if reason is not None:
+            self._finish(live, reason)
+        text = transcript.take(final=reason is not None)
+        return Update(
+            sequence.request_id, sequence.index, kept, num_accepted, text, logprobs, reason
+        )
+
+    def _reason_to_finish(
+        self, sequence: Sequence, transcript: Transcript, token: int
+    ) -> FinishReason | None:
+        enough = sequence.num_output_tokens >= sequence.params.min_tokens
+        if token in sequence.stop_ids and enough:
+            return FinishReason.STOP
+        if transcript.push(token) and enough:
+            return FinishReason.STOP
+        full = len(sequence) >= self.max_context
+        if full or sequence.num_output_tokens >= sequence.params.max_tokens:
+            return FinishReason.LENGTH
+        return None
+
+    def _finish(self, live: _Live, reason: FinishReason) -> None:
+        sequence, generation = live.sequence, live.generation
+        sequence.status = Status.FINISHED
+        sequence.finish_reason = generation.finish_reason = reason
+        self._scheduler.remove(sequence)
+        if self._proposer is not None:
+            self._proposer.release(sequence)
+        del self._live[sequence.id]
+        live.transcript.finish()
+        generation.text = live.transcript.text
+        generation.num_cached_tokens = sequence.num_cached
+        generation.num_preemptions = sequence.num_preemptions
+        generation.finished_ns = time.perf_counter_ns()
+
+    # ------------------------------------------------------------ for scripts
+
+    def generate(
+        self,
+        prompts: Seq[str | Seq[int]],
+        params: SamplingParams | Seq[SamplingParams] | None = None,
+        *,
+        k: int | None = None,
+    ) -> list[Generation]:
+        """Runs prompts to their end and returns their texts in order, n for each."""
+        each = params if isinstance(params, Seq) else [params] * len(prompts)
+        generations: list[Generation] = []
+        ids: list[str] = []
+        try:
+            for prompt, wanted in zip(prompts, each, strict=True):
+                ids.append(self.add_request(prompt, wanted, k=k))
+                mine = [x for x in self._live.values() if x.sequence.request_id == ids[-1]]
+                generations += [live.generation for live in mine]
+            while any(generation.finished_ns is None for generation in generations):
+                self.step()
+        except BaseException:
+            for request_id in ids:
+                self.abort(request_id)
+            raise
+        return generations
+
+    def stream(
+        self, prompt: str | Seq[int], params: SamplingParams | None = None, *, k: int | None = None
+    ) -> Iterator[Update | Generation]:
+        """Updates of one request as they come, then its generation(s)."""
+        request_id = self.add_request(prompt, params, k=k)
+        lives = [x for x in self._live.values() if x.sequence.request_id == request_id]
+        try:
+            while any(live.generation.finished_ns is None for live in lives):
+                yield from (u for u in self.step() if u.request_id == request_id)
+        finally:
+            self.abort(request_id)
+        yield from (live.generation for live in lives)
+
+
+def _run_of(work: Work) -> Run:
+    sequence = work.sequence
+    start = sequence.num_computed
+    return Run(
+        tokens=[*sequence.tokens[start : start + work.num_tokens], *work.drafts],
+        start=start,
+        table=sequence.table,
+        num_logits=len(work.drafts) + 1 if work.reaches_end else 0,
+    )
+
+
+def _logprobs(processed: Tensor, tokens: list[int], num_top: int) -> list[TokenLogprob]:
+    """processed (n, V), tokens n."""
+    table = processed.log_softmax(1)
+    at = torch.tensor(tokens, device=table.device)[:, None]
+    own = table.gather(1, at)[:, 0].tolist()
+    tops: list[tuple[tuple[int, float], ...]] = [()] * len(tokens)
+    if num_top:
+        best = table.topk(num_top, dim=1)
+        tops = [
+            tuple(zip(ids, values, strict=True))
+            for ids, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+    return [TokenLogprob(*each) for each in zip(tokens, own, tops, strict=True)]

@@ -1,0 +1,100 @@
+"""From a model's name to something that runs: files → spec → weights → runner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from outdraft.catalog import ModelFiles
+from outdraft.engine.kv_cache import BlockPool, KVCache
+from outdraft.engine.models.decoder import Decoder, load_decoder
+from outdraft.engine.models.weights import open_weights
+from outdraft.engine.runner import Runner
+from outdraft.errors import OptionError, unknown_choice
+from outdraft.modelspec import ModelSpec, read_modelspec
+
+# Attention works block by block: large blocks make fewer products, small ones share
+# prefixes more finely (`benchmarks/kernels.py`).
+BLOCK_SIZE = 64
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    spec: ModelSpec
+    runner: Runner
+    pool: BlockPool
+    max_context: int  # tokens a sequence may have: the model's limit, or the cache's
+
+
+def load_model(
+    files: ModelFiles,
+    *,
+    dtype: str,
+    device: str,
+    quantization: str,
+    kv_cache_bytes: int,
+    max_context: int | None,
+    reuse_prefixes: bool,
+    on_layer: Callable[[int, int], None],
+) -> LoadedModel:
+    where = torch.device(device)
+    spec = read_modelspec(files.path)
+    weights = open_weights(
+        files.path, num_heads=spec.num_heads, num_kv_heads=spec.num_kv_heads
+    )
+    decoder = load_decoder(
+        spec,
+        weights,
+        dtype=resolve_dtype(dtype, quantization, where),
+        device=where,
+        quantization=quantization,
+        on_layer=on_layer,
+    )
+    if max_context is not None and max_context > spec.max_context:
+        raise OptionError(
+            f"max_model_len {max_context} is over the {spec.max_context} tokens "
+            f"that {files.name} was made for"
+        )
+    return with_cache(
+        decoder, kv_cache_bytes, max_context or spec.max_context, reuse_prefixes=reuse_prefixes
+    )
+
+
+def with_cache(
+    decoder: Decoder, kv_cache_bytes: int, max_context: int, *, reuse_prefixes: bool
+) -> LoadedModel:
+    spec = decoder.spec
+    per_token = 2 * spec.num_layers * spec.num_kv_heads * spec.head_dim * decoder.dtype.itemsize
+    num_blocks = kv_cache_bytes // (per_token * BLOCK_SIZE)
+    if num_blocks < 2:
+        raise OptionError(
+            f"kv_cache_bytes {kv_cache_bytes} holds {num_blocks} blocks of {BLOCK_SIZE} tokens; "
+            f"give at least {2 * per_token * BLOCK_SIZE}"
+        )
+    pool = BlockPool(num_blocks, BLOCK_SIZE, reuse=reuse_prefixes)
+    cache = KVCache(
+        spec.num_layers,
+        num_blocks,
+        BLOCK_SIZE,
+        spec.num_kv_heads,
+        spec.head_dim,
+        decoder.dtype,
+        decoder.device,
+    )
+    # Block 0 is scratch. A lone sequence must always fit, or it could never finish.
+    capacity = (num_blocks - 1) * BLOCK_SIZE
+    return LoadedModel(spec, Runner(decoder, cache), pool, min(max_context, capacity))
+
+
+def resolve_dtype(dtype: str, quantization: str, device: torch.device) -> torch.dtype:
+    """auto: float32 on a CPU, where it is exact; bfloat16 on a GPU and for packed weights,
+    whose kernels compute in it."""
+    if dtype == "auto":
+        exact = device.type == "cpu" and quantization == "none"
+        return torch.float32 if exact else torch.bfloat16
+    if dtype not in DTYPES:
+        raise unknown_choice("dtype", dtype, ("auto", *DTYPES))
+    return DTYPES[dtype]

@@ -1,0 +1,201 @@
+"""The transformer: Llama 2/3, Mistral, Qwen2/2.5, Qwen3 and SmolLM2/3 are one model.
+
+They differ in a few facts that ModelSpec names: biases, normed queries and keys, which
+layers rotate, which look back only so far, whether the head is the embedding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from outdraft.engine.kv_cache import KVCache
+from outdraft.engine.models.attention import attend
+from outdraft.engine.models.batch import Batch
+from outdraft.engine.models.linear import AnyProduct, make_product
+from outdraft.engine.models.weights import Weights
+from outdraft.modelspec import ModelSpec, inverse_frequencies
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    attention_norm: Tensor  # (hidden,)
+    qkv: AnyProduct
+    qk_norm: Tensor | None  # (heads + kv_heads, head_dim)
+    output: AnyProduct
+    mlp_norm: Tensor
+    gate_up: AnyProduct
+    down: AnyProduct
+    rotates: bool
+    window: int | None
+
+
+class Decoder:
+    """Runs a Batch through every layer. Holds weights only: the cache is passed in."""
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        embedding: Tensor,
+        layers: Sequence[Layer],
+        norm: Tensor,
+        head: AnyProduct,
+    ) -> None:
+        self.spec = spec
+        self.dtype = embedding.dtype
+        self.device = embedding.device
+        self._embedding = embedding  # (vocab, hidden)
+        self._layers = layers
+        self._norm = norm
+        self._head = head
+        # Fewest rows a step should have, see linear.PACKED_MIN_ROWS.
+        self.min_rows = max(head.min_rows, *(layer.qkv.min_rows for layer in layers))
+        frequencies = torch.as_tensor(inverse_frequencies(spec), dtype=torch.float32)
+        self._frequencies = frequencies.to(self.device)  # (head_dim / 2,)
+        # Queries carry the 1/sqrt(head_dim) of attention; keys do not.
+        scale = torch.ones(spec.num_heads + spec.num_kv_heads, 1, device=self.device)
+        scale[: spec.num_heads] = spec.head_dim**-0.5
+        self._scale = scale
+
+    def forward(
+        self, batch: Batch, cache: KVCache, taps: Sequence[int] = ()
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Hidden states (T, hidden) before the last norm, and those behind layers `taps`."""
+        spec = self.spec
+        rotated, still = self._rotations(batch.positions)
+        num_qk = spec.num_heads + spec.num_kv_heads
+        eps = spec.rms_eps
+        shape = (spec.hidden_size,)
+        tapped: list[Tensor] = []
+        x = F.embedding(batch.tokens, self._embedding)
+        for index, layer in enumerate(self._layers):
+            qkv = layer.qkv(F.rms_norm(x, shape, layer.attention_norm, eps))
+            qk, values = qkv.view(-1, num_qk + spec.num_kv_heads, spec.head_dim).split(
+                [num_qk, spec.num_kv_heads], 1
+            )
+            if layer.qk_norm is not None:
+                qk = F.rms_norm(qk, (spec.head_dim,), None, eps) * layer.qk_norm
+            qk = _rotate(qk, rotated if layer.rotates else still)
+            queries, keys = qk.split([spec.num_heads, spec.num_kv_heads], 1)
+            where = (batch.write_blocks, slice(None), batch.write_offsets)
+            cache.keys[index][where] = keys
+            cache.values[index][where] = values
+            mixed = [
+                attend(queries, cache.keys[index], cache.values[index], group, layer.window)
+                for group in batch.groups
+            ]
+            attended = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+            x = x + layer.output(attended.index_select(0, batch.merge))
+            gate_up = layer.gate_up(F.rms_norm(x, shape, layer.mlp_norm, eps))
+            gate, up = gate_up.chunk(2, -1)
+            x = x + layer.down(F.silu(gate).mul_(up))
+            if index in taps:
+                tapped.append(x)
+        return x, tapped
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(R, hidden) → (R, vocab) in float32."""
+        normed = F.rms_norm(hidden, (self.spec.hidden_size,), self._norm, self.spec.rms_eps)
+        return self._head(normed).float()
+
+    def _rotations(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Unit complex numbers (T, heads + kv_heads, head_dim / 2), times the query scale."""
+        angles = torch.outer(positions.float(), self._frequencies)[:, None]
+        rotated = torch.polar(self._scale.expand(angles.shape[0], -1, angles.shape[-1]), angles)
+        still = torch.complex(self._scale, torch.zeros_like(self._scale))
+        return rotated, still
+
+
+def _rotate(x: Tensor, by: Tensor) -> Tensor:
+    """Rotates neighbouring pairs of x (T, heads, head_dim), see `interleave`."""
+    pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
+    return torch.view_as_real(pairs * by).flatten(-2).to(x.dtype)
+
+
+def interleave(rows: Tensor, num_heads: int) -> Tensor:
+    """Reorders the rows of a q or k projection so that rotary pairs are neighbours.
+
+    Published weights rotate row i of a head with row i + head_dim/2. As neighbours the two
+    are one complex number, and rotation is one product. Queries and keys are reordered
+    alike, so their dot products stay what they were.
+    """
+    halves = rows.unflatten(0, (num_heads, 2, -1))  # (heads, 2, head_dim/2, ...)
+    return halves.transpose(1, 2).flatten(0, 2).contiguous()
+
+
+def load_decoder(
+    spec: ModelSpec,
+    weights: Weights,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+    quantization: str = "none",
+    on_layer: Callable[[int, int], None] = lambda done, total: None,
+) -> Decoder:
+    """Builds the model layer by layer, so that never more than one is held twice."""
+
+    def tensor(name: str) -> Tensor:
+        return weights.get(name).to(device=device, dtype=dtype)
+
+    def optional(name: str) -> Tensor | None:
+        return tensor(name) if name in weights else None
+
+    def product(names: Sequence[str], heads: Sequence[int]) -> AnyProduct:
+        """Several projections of one input as a single product; `heads` > 0: interleave."""
+        parts: list[Tensor] = []
+        biases: list[Tensor] = []
+        for name, num_heads in zip(names, heads, strict=True):
+            weight, bias = tensor(f"{name}.weight"), optional(f"{name}.bias")
+            if num_heads:
+                weight = interleave(weight, num_heads)
+                bias = interleave(bias, num_heads) if bias is not None else None
+            parts.append(weight)
+            biases += [bias] if bias is not None else []
+        return make_product(
+            torch.cat(parts), torch.cat(biases) if biases else None, quantization
+        )
+
+    def layer(index: int) -> Layer:
+        prefix = f"model.layers.{index}"
+        attention, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
+        qk_norm = None
+        if spec.qk_norm:
+            pairs = (("q", spec.num_heads), ("k", spec.num_kv_heads))
+            qk_norm = torch.cat(
+                [
+                    interleave(tensor(f"{attention}.{name}_norm.weight"), 1).expand(count, -1)
+                    for name, count in pairs
+                ]
+            )
+        return Layer(
+            attention_norm=tensor(f"{prefix}.input_layernorm.weight"),
+            qkv=product(
+                [f"{attention}.{name}_proj" for name in "qkv"],
+                [spec.num_heads, spec.num_kv_heads, 0],
+            ),
+            qk_norm=qk_norm,
+            output=product([f"{attention}.o_proj"], [0]),
+            mlp_norm=tensor(f"{prefix}.post_attention_layernorm.weight"),
+            gate_up=product([f"{mlp}.gate_proj", f"{mlp}.up_proj"], [0, 0]),
+            down=product([f"{mlp}.down_proj"], [0]),
+            rotates=spec.rope_layers[index],
+            window=spec.windows[index],
+        )
+
+    embedding = tensor("model.embed_tokens.weight")
+    layers = []
+    for index in range(spec.num_layers):
+        layers.append(layer(index))
+        on_layer(index + 1, spec.num_layers)
+    tied = "lm_head.weight" not in weights
+    # The head decides every token: at 4 bits it would cost more acceptance than it saves.
+    head = make_product(
+        embedding if tied else tensor("lm_head.weight"),
+        None,
+        "int8" if quantization == "int4" else quantization,
+    )
+    return Decoder(spec, embedding, layers, tensor("model.norm.weight"), head)

@@ -1,0 +1,1 @@
+"""Proposers: anything that guesses the next tokens of a sequence."""

@@ -1,0 +1,48 @@
+"""N-gram lookup: what followed the last time the text had its present ending."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+
+from outdraft.engine.proposers.proposer import Ask, Draft
+from outdraft.engine.sequence import Sequence
+
+
+@dataclass(slots=True)
+class _Index:
+    """Where each n-gram of one text was last followed by something."""
+
+    follower: dict[tuple[int, ...], int] = field(default_factory=dict)
+    num_indexed: int = 0  # endings of tokens[:num_indexed] are in
+
+
+class NgramProposer:
+    def __init__(self, min_match: int, max_match: int) -> None:
+        self._sizes = range(max_match, min_match - 1, -1)  # longest match first
+        self._indexes: dict[int, _Index] = {}
+
+    def propose(self, asks: Seq[Ask]) -> list[Draft]:
+        return [Draft(self._lookup(ask.sequence, ask.k)) for ask in asks]
+
+    def release(self, sequence: Sequence) -> None:
+        self._indexes.pop(sequence.id, None)
+
+    def forget(self) -> None:
+        """Nothing to drop: a text is only ever matched with itself."""
+
+    def _lookup(self, sequence: Sequence, k: int) -> list[int]:
+        tokens = sequence.tokens
+        index = self._indexes.setdefault(sequence.id, _Index())
+        # The present ending itself stays out: nothing follows it yet.
+        for end in range(index.num_indexed + 1, len(tokens)):
+            for size in self._sizes:
+                if size <= end:
+                    index.follower[tuple(tokens[end - size : end])] = end
+        index.num_indexed = max(index.num_indexed, len(tokens) - 1)
+        for size in self._sizes:
+            if size < len(tokens):
+                at = index.follower.get(tuple(tokens[len(tokens) - size :]))
+                if at is not None:
+                    return tokens[at : at + k]
+        return []

@@ -1,0 +1,211 @@
+"""Suffix matching over this text and earlier ones, as long a draft as the match deserves.
+
+A suffix automaton finds, in constant time per token, the longest ending of the text that
+occurred before, in the text itself or in what earlier requests wrote. From there the most
+frequent continuation is followed while its probability, by those counts, stays high enough.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+
+from outdraft.engine.proposers.proposer import Ask, Draft
+from outdraft.engine.sequence import Sequence
+
+_ROOT = 0
+# Counts are raised on this many of a new ending's suffixes, longest first: a text of one
+# repeated token has as many suffixes as tokens, and the short ones are rarely decisive.
+_COUNTED_SUFFIXES = 32
+
+
+class SuffixAutomaton:
+    """All substrings of the texts fed to it, with how often each occurred."""
+
+    def __init__(self) -> None:
+        self._next: list[dict[int, int]] = [{}]
+        self._link = [-1]
+        self._length = [0]
+        self._count = [0]
+        self._last = _ROOT
+
+    def __len__(self) -> int:
+        return len(self._next)
+
+    def extend(self, token: int) -> None:
+        """Appends one token to the text being fed."""
+        known = self._next[self._last].get(token)
+        if known is not None and self._length[known] == self._length[self._last] + 1:
+            self._last = known  # an earlier text began the same way
+        elif known is not None:
+            self._last = self._clone(self._last, token, known)
+        else:
+            self._last = self._append(token)
+        state, steps = self._last, 0
+        while state != _ROOT and steps < _COUNTED_SUFFIXES:
+            self._count[state] += 1
+            state, steps = self._link[state], steps + 1
+
+    def end_text(self) -> None:
+        """The next token begins a new text."""
+        self._last = _ROOT
+
+    def ending(self) -> tuple[int, int]:
+        """(state, length) of the longest ending of the present text that occurred before."""
+        state = self._link[self._last] if self._last != _ROOT else _ROOT
+        return state, self._length[state]
+
+    def advance(self, state: int, length: int, token: int) -> tuple[int, int]:
+        """The longest known ending after `token`, given the one before it."""
+        # States may have been split since: the shorter part is behind the link.
+        while state != _ROOT and length <= self._length[self._link[state]]:
+            state = self._link[state]
+        while state != _ROOT and token not in self._next[state]:
+            state = self._link[state]
+            length = self._length[state]
+        following = self._next[state].get(token)
+        return (_ROOT, 0) if following is None else (following, length + 1)
+
+    def continuation(self, state: int, limit: int, min_probability: float) -> list[int]:
+        """The most frequent tokens after `state`, while their joint probability holds."""
+        tokens: list[int] = []
+        probability = 1.0
+        while len(tokens) < limit and self._next[state]:
+            counts = self._count
+            options = self._next[state]
+            total = sum(counts[option] for option in options.values())
+            token, following = max(options.items(), key=lambda item: counts[item[1]])
+            probability *= counts[following] / max(total, 1)
+            if probability < min_probability:
+                break
+            tokens.append(token)
+            state = following
+        return tokens
+
+    def _new_state(self, length: int, transitions: dict[int, int], link: int, count: int) -> int:
+        self._next.append(transitions)
+        self._length.append(length)
+        self._link.append(link)
+        self._count.append(count)
+        return len(self._next) - 1
+
+    def _append(self, token: int) -> int:
+        new = self._new_state(self._length[self._last] + 1, {}, _ROOT, 0)
+        state = self._last
+        while state != -1 and token not in self._next[state]:
+            self._next[state][token] = new
+            state = self._link[state]
+        if state != -1:
+            following = self._next[state][token]
+            if self._length[following] == self._length[state] + 1:
+                self._link[new] = following
+            else:
+                self._link[new] = self._clone(state, token, following)
+        return new
+
+    def _clone(self, state: int, token: int, following: int) -> int:
+        """Splits `following`: its shorter strings, reached from `state`, get their own state."""
+        clone = self._new_state(
+            self._length[state] + 1,
+            dict(self._next[following]),
+            self._link[following],
+            self._count[following],
+        )
+        self._link[following] = clone
+        while state != -1 and self._next[state].get(token) == following:
+            self._next[state][token] = clone
+            state = self._link[state]
+        return clone
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What is known of one running sequence."""
+
+    own: SuffixAutomaton = field(default_factory=SuffixAutomaton)
+    num_read: int = 0
+    shared: tuple[int, int] = (_ROOT, 0)  # its ending in the earlier texts
+    generation: int = 0  # of the earlier texts, when `shared` was found
+
+
+class SuffixProposer:
+    def __init__(
+        self,
+        *,
+        min_probability: float = 0.3,
+        tokens_per_match: float = 2.0,
+        min_match: int = 2,
+        max_states: int = 400_000,
+    ) -> None:
+        self._min_probability = min_probability
+        self._tokens_per_match = tokens_per_match  # draft length ≤ this × match length
+        self._min_match = min_match
+        self._max_states = max_states
+        self._readings: dict[int, _Reading] = {}
+        self._earlier = SuffixAutomaton()
+        self._texts: deque[list[int]] = deque()
+        self._generation = 0
+
+    def propose(self, asks: Seq[Ask]) -> list[Draft]:
+        return [Draft(self._draft(ask.sequence, ask.k)) for ask in asks]
+
+    def release(self, sequence: Sequence) -> None:
+        self._readings.pop(sequence.id, None)
+        if sequence.num_output_tokens > self._min_match:
+            self._remember(sequence.output)
+
+    def forget(self) -> None:
+        self._texts.clear()
+        self._learn_anew()
+
+    def _draft(self, sequence: Sequence, k: int) -> list[int]:
+        reading = self._readings.setdefault(sequence.id, _Reading())
+        self._read(reading, sequence.tokens)
+        own_state, own_length = reading.own.ending()
+        state, length = reading.shared
+        if own_length >= length:
+            source, state, length = reading.own, own_state, own_length
+        else:
+            source = self._earlier
+        if length < self._min_match:
+            return []
+        limit = min(k, round(length * self._tokens_per_match))
+        return source.continuation(state, limit, self._min_probability)
+
+    def _read(self, reading: _Reading, tokens: list[int]) -> None:
+        if reading.generation != self._generation:
+            reading.shared = self._walk((_ROOT, 0), tokens[-64 : reading.num_read])
+            reading.generation = self._generation
+        new = tokens[reading.num_read :]
+        for token in new:
+            reading.own.extend(token)
+        reading.shared = self._walk(reading.shared, new)
+        reading.num_read = len(tokens)
+
+    def _walk(self, place: tuple[int, int], tokens: Iterable[int]) -> tuple[int, int]:
+        for token in tokens:
+            place = self._earlier.advance(*place, token)
+        return place
+
+    def _remember(self, text: list[int]) -> None:
+        self._texts.append(text)
+        self._feed(text)
+        while len(self._earlier) > self._max_states:
+            # The older half is forgotten: what people ask for now is like what they just asked.
+            for _ in range((len(self._texts) + 1) // 2):
+                self._texts.popleft()
+            self._learn_anew()
+
+    def _learn_anew(self) -> None:
+        """From the texts still kept. Places in the old automaton mean nothing in the new one."""
+        self._earlier = SuffixAutomaton()
+        for kept in self._texts:
+            self._feed(kept)
+        self._generation += 1
+
+    def _feed(self, text: list[int]) -> None:
+        for token in text:
+            self._earlier.extend(token)
+        self._earlier.end_text()

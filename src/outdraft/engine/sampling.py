@@ -1,0 +1,250 @@
+"""From logits to tokens, reproducibly.
+
+Position t of a text with seed s draws its noise from a counter-based generator keyed by
+(s, t): the noise depends on nothing else, so a text for a seed is the same whoever proposed
+tokens, how many, and in which company. The next token is argmax(processed logits + noise),
+which is a draw from softmax(processed logits) when the noise is Gumbel noise; at temperature
+0 there is no noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from enum import IntEnum
+
+import torch
+from torch import Tensor
+
+from outdraft.engine.sequence import SamplingParams, Sequence
+
+
+class Stream(IntEnum):
+    """Independent noise for one (seed, position). Coupled drafts share the target's TOKEN."""
+
+    TOKEN = 0
+    DRAFT = 1  # a draft's own draw, under the rejection rule
+    ACCEPT = 2  # the coin of the rejection rule
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One position whose token is to be drawn: a sequence, and drafts assumed before it."""
+
+    sequence: Sequence
+    drafts: Seq[int] = ()
+
+    @property
+    def params(self) -> SamplingParams:
+        return self.sequence.params
+
+    @property
+    def position(self) -> int:
+        return len(self.sequence.tokens) + len(self.drafts)
+
+    @property
+    def banned(self) -> frozenset[int]:
+        """Tokens that would end the text before min_tokens."""
+        written = self.position - self.sequence.num_prompt_tokens
+        return self.sequence.stop_ids if written < self.params.min_tokens else frozenset()
+
+
+# ---------------------------------------------------------------- noise
+
+_MASK64 = (1 << 64) - 1
+
+
+def mix64(x: int) -> int:
+    """A 64-bit finalizer (splitmix64): every input bit moves every output bit."""
+    x = (x + 0x9E3779B97F4A7C15) & _MASK64
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK64
+    return x ^ (x >> 31)
+
+
+def noise_key(seed: int, position: int, stream: Stream) -> int:
+    return mix64(mix64(mix64(seed & _MASK64) ^ position) ^ stream)
+
+
+def uniforms(keys: Seq[int], size: int, device: torch.device) -> Tensor:
+    """(len(keys), size) numbers in (0, 1), each a function of its key and column only.
+
+    Two rounds of a 32-bit mixer with half of the key put in before each. int32 overflow
+    wraps; shifts are arithmetic in torch, so their sign bits are masked off.
+    """
+    halves = [[_signed(key & 0xFFFFFFFF), _signed(key >> 32)] for key in keys]
+    low, high = torch.tensor(halves, dtype=torch.int32, device=device).view(-1, 2, 1).unbind(1)
+    x = torch.arange(size, dtype=torch.int32, device=device) + low
+    x = _mix32(x).bitwise_xor_(high)
+    x = _mix32(x)
+    # 31 bits, of which float32 keeps the leading 24: small numbers stay as fine as they are,
+    # and it is the small ones that decide draws. Half a step keeps 0 out, the clamp keeps 1.
+    fraction = (x >> 1).bitwise_and_(0x7FFFFFFF).float().add_(0.5).mul_(2.0**-31)
+    return fraction.clamp_(max=1 - 2.0**-24)
+
+
+def _mix32(x: Tensor) -> Tensor:
+    x = x.bitwise_xor_((x >> 16).bitwise_and_(0xFFFF)).mul_(0x7FEB352D)
+    x = x.bitwise_xor_((x >> 15).bitwise_and_(0x1FFFF)).mul_(_signed(0x846CA68B))
+    return x.bitwise_xor_((x >> 16).bitwise_and_(0xFFFF))
+
+
+def _signed(x: int) -> int:
+    return x - (1 << 32) if x >= 1 << 31 else x
+
+
+def gumbel_noise(keys: Seq[int], size: int, device: torch.device) -> Tensor:
+    """(len(keys), size) standard Gumbel noise: -log of an exponential variable."""
+    # log1p of the *negated* uniform: the upper tail, which decides draws, keeps its precision.
+    return uniforms(keys, size, device).neg_().log1p_().neg_().log_().neg_()
+
+
+# ---------------------------------------------------------------- processed logits
+
+
+_MAX_SCALE = 1e30
+
+
+def processed_logits(logits: Tensor, rows: Seq[Row]) -> Tensor:
+    """What softmax turns into the distribution each row's token is drawn from.
+
+    logits (R, V) → (R, V). A row at temperature 0 keeps its scale and loses no tokens.
+    May work in place: the given logits are not to be used afterwards.
+    """
+    logits = _penalized(logits, rows)
+    logits = _biased(logits, rows)
+    if any(row.params.temperature not in (0.0, 1.0) for row in rows):
+        temperatures = [row.params.temperature or 1.0 for row in rows]
+        # However cold, logits stay finite: infinity times 0 would be no number.
+        scale = [min(1 / temperature, _MAX_SCALE) for temperature in temperatures]
+        logits = logits * torch.tensor(scale, device=logits.device)[:, None]
+    return _truncated(logits, rows)
+
+
+def _penalized(logits: Tensor, rows: Seq[Row]) -> Tensor:
+    chosen = [index for index, row in enumerate(rows) if row.params.has_penalties]
+    if not chosen:
+        return logits
+    size, device = logits.shape[1], logits.device
+    # How often each token was written. The last column takes tokens these logits do not have:
+    # a draft's vocabulary may be padded less than its target's.
+    output = torch.zeros(len(chosen), size + 1, device=device)
+    prompt = torch.zeros(len(chosen), size + 1, dtype=torch.bool, device=device)
+    for place, index in enumerate(chosen):
+        row = rows[index]
+        tokens, start = row.sequence.tokens, row.sequence.num_prompt_tokens
+        written = torch.tensor([*tokens[start:], *row.drafts], dtype=torch.long, device=device)
+        ones = torch.ones(len(written), device=device)
+        output[place].index_add_(0, written.clamp_(max=size), ones)
+        if row.params.repetition_penalty != 1.0:
+            read = torch.tensor(tokens[:start], dtype=torch.long, device=device)
+            prompt[place, read.clamp_(max=size)] = True
+    output, prompt = output[:, :size], prompt[:, :size]
+
+    def column(values: Seq[float]) -> Tensor:
+        return torch.tensor(values, device=device)[:, None]
+
+    params = [rows[index].params for index in chosen]
+    which = torch.tensor(chosen, device=device)
+    part = logits.index_select(0, which)
+    repetition = column([p.repetition_penalty for p in params])
+    scaled = torch.where(part > 0, part / repetition, part * repetition)
+    part = torch.where(prompt | (output > 0), scaled, part)
+    part = part - output * column([p.frequency_penalty for p in params])
+    part = part - (output > 0) * column([p.presence_penalty for p in params])
+    return logits.index_copy(0, which, part)
+
+
+def _biased(logits: Tensor, rows: Seq[Row]) -> Tensor:
+    entries: list[tuple[int, int, float]] = []  # row, token, what is added
+    for index, row in enumerate(rows):
+        entries += [(index, token, bias) for token, bias in row.params.logit_bias.items()]
+        entries += [(index, token, -math.inf) for token in row.banned]
+    entries = [entry for entry in entries if entry[1] < logits.shape[1]]
+    if not entries:
+        return logits
+    at, tokens, biases = (torch.tensor(x, device=logits.device) for x in zip(*entries, strict=True))
+    return logits.index_put((at, tokens), biases.to(logits.dtype), accumulate=True)
+
+
+# Candidates sorted to find a top-p cut; a row whose nucleus is wider is sorted whole.
+_NUCLEUS_GUESS = 256
+
+
+def _truncated(logits: Tensor, rows: Seq[Row]) -> Tensor:
+    chosen = [index for index, row in enumerate(rows) if row.params.truncates]
+    if not chosen:
+        return logits
+    device, size = logits.device, logits.shape[1]
+    which = torch.tensor(chosen, device=device)
+    part = logits.index_select(0, which)
+    params = [rows[index].params for index in chosen]
+    cut = torch.full((len(chosen), 1), -math.inf, device=device)  # keep what is not below
+    if any(p.min_p > 0 for p in params):
+        floor = [math.log(p.min_p) if p.min_p > 0 else -math.inf for p in params]
+        top = part.amax(1, keepdim=True)
+        cut = torch.maximum(cut, top + torch.tensor(floor, device=device)[:, None])
+    if any(p.top_k > 0 for p in params):
+        limits = [min(p.top_k, size) if p.top_k else size for p in params]
+        widest = max((limit for limit in limits if limit < size), default=1)
+        best = part.topk(widest, dim=1).values
+        places = torch.tensor([min(limit, widest) - 1 for limit in limits], device=device)
+        kth = best.gather(1, places[:, None])
+        unlimited = torch.tensor([limit == size for limit in limits], device=device)[:, None]
+        cut = torch.maximum(cut, kth.masked_fill(unlimited, -math.inf))
+    part = part.masked_fill(part < cut, -math.inf)
+    if any(p.top_p < 1 for p in params):
+        mass = torch.tensor([p.top_p for p in params], device=device)[:, None]
+        part = part.masked_fill(part < _nucleus_cut(part, mass), -math.inf)
+    return logits.index_copy(0, which, part)
+
+
+def _nucleus_cut(logits: Tensor, mass: Tensor) -> Tensor:
+    """(R, 1): the smallest logit among the fewest tokens that together hold `mass`."""
+    total = logits.logsumexp(1, keepdim=True)
+    guess = min(_NUCLEUS_GUESS, logits.shape[1])
+    best = logits.topk(guess, dim=1).values
+    before = (best - total).exp_().cumsum(1)  # mass of the first 1, 2, 3 … tokens
+    if guess < logits.shape[1] and bool(((before[:, -1:] < mass) & (mass < 1)).any()):
+        best = logits.sort(dim=1, descending=True).values
+        before = (best - total).exp_().cumsum(1)
+    # The last token kept is the first whose running mass reaches `mass`.
+    last = (before < mass).sum(1, keepdim=True).clamp_(max=best.shape[1] - 1)
+    return best.gather(1, last).masked_fill(mass >= 1, -math.inf)
+
+
+# ---------------------------------------------------------------- drawing
+
+
+def draw(processed: Tensor, rows: Seq[Row], stream: Stream = Stream.TOKEN) -> Tensor:
+    """(R, V) → (R,): each row's token, by its own noise."""
+    noise = row_noise(rows, processed.shape[1], processed.device, stream)
+    return (processed if noise is None else processed + noise).argmax(1)
+
+
+def row_noise(
+    rows: Seq[Row], size: int, device: torch.device, stream: Stream = Stream.TOKEN
+) -> Tensor | None:
+    """(R, V), zero for rows at temperature 0; None when all are."""
+    hot = [index for index, row in enumerate(rows) if row.params.temperature > 0]
+    if not hot:
+        return None
+    keys = [noise_key(rows[i].sequence.seed, rows[i].position, stream) for i in hot]
+    noise = gumbel_noise(keys, size, device)
+    if len(hot) == len(rows):
+        return noise
+    full = torch.zeros(len(rows), size, device=device)
+    return full.index_copy_(0, torch.tensor(hot, device=device), noise)
+
+
+def probabilities(processed: Tensor, rows: Seq[Row]) -> Tensor:
+    """(R, V): the distribution each row draws from; all on one token at temperature 0."""
+    cold = [index for index, row in enumerate(rows) if row.params.temperature == 0]
+    result = processed.softmax(1)
+    if cold:
+        which = torch.tensor(cold, device=processed.device)
+        sure = torch.zeros_like(result[: len(cold)])
+        sure.scatter_(1, processed.index_select(0, which).argmax(1, keepdim=True), 1.0)
+        result = result.index_copy(0, which, sure)
+    return result

@@ -1,0 +1,53 @@
+"""The text of a sequence as it grows: what may be shown, and where a stop string ends it."""
+
+from __future__ import annotations
+
+from outdraft.engine.tokenizer import TextStream, Tokenizer
+
+
+class Transcript:
+    """Feed tokens one by one; `take` gives text that no later token can take back."""
+
+    def __init__(self, tokenizer: Tokenizer, stop: tuple[str, ...]) -> None:
+        self._stream = TextStream(tokenizer)
+        self._stop = stop
+        self._longest_stop = max((len(string) for string in stop), default=0)
+        self._num_taken = 0
+        self.text = ""
+        self.is_stopped = False
+
+    def push(self, token: int) -> bool:
+        """Appends a token; True when it completed a stop string (which is then cut off)."""
+        return self._grow(self._stream.feed([token]))
+
+    def finish(self) -> None:
+        """No more tokens: whatever was held back (half a character) is text now."""
+        if not self.is_stopped:
+            self._grow(self._stream.finish())
+
+    def take(self, *, final: bool = False) -> str:
+        end = len(self.text)
+        if not final:
+            end -= self._num_held_back()
+        new = self.text[self._num_taken : end]
+        self._num_taken = max(self._num_taken, end)
+        return new
+
+    def _grow(self, new: str) -> bool:
+        searched_from = max(0, len(self.text) - self._longest_stop + 1)
+        self.text += new
+        found = [
+            at for string in self._stop if (at := self.text.find(string, searched_from)) >= 0
+        ]
+        if found:
+            self.text = self.text[: min(found)]
+            self.is_stopped = True
+        return self.is_stopped
+
+    def _num_held_back(self) -> int:
+        """The longest ending of the text that may yet become a stop string."""
+        for length in range(min(self._longest_stop - 1, len(self.text)), 0, -1):
+            ending = self.text[-length:]
+            if any(string.startswith(ending) for string in self._stop):
+                return length
+        return 0

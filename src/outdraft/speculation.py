@@ -1,0 +1,139 @@
+"""Speculation: the engine-neutral settings, the pivot of the project. `off` is one too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from outdraft.errors import OptionError, unknown_choice
+
+METHODS = ("off", "ngram", "suffix", "draft_model")
+RULES = ("coupled", "rejection", "typical")
+QUANTIZATIONS = ("none", "int8", "int4")
+MAX_K = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    method: str = "off"
+    k: int = 5  # draft length: tokens proposed in one round, at most
+    draft: str | None = None  # catalog name, hub id, folder or .gguf file
+    quantization: str = "none"  # of the draft's weights
+    rule: str = "coupled"  # verification rule
+    prompt_lookup_min: int = 2  # n-gram: shortest match that counts
+    prompt_lookup_max: int = 4  # n-gram: longest match looked for
+    schedule: tuple[tuple[int, int, int], ...] = ()  # (from, to, k) by running sequences
+    posterior_threshold: float = 0.09  # typical rule
+    posterior_alpha: float = 0.3  # typical rule
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise unknown_choice("method", self.method, METHODS)
+        if self.rule not in RULES:
+            raise unknown_choice("verification rule", self.rule, RULES)
+        if self.quantization not in QUANTIZATIONS:
+            raise unknown_choice("draft quantization", self.quantization, QUANTIZATIONS)
+        for name in ("k", "prompt_lookup_min", "prompt_lookup_max"):
+            value = getattr(self, name)
+            if not isinstance(value, int):
+                raise OptionError(f"{name} must be a whole number, got {value!r}")
+        if not 1 <= self.k <= MAX_K:
+            raise OptionError(f"k must be between 1 and {MAX_K}, got {self.k}; method off is k = 0")
+        if not 1 <= self.prompt_lookup_min <= self.prompt_lookup_max:
+            raise OptionError(
+                "prompt_lookup_min must be at least 1 and at most prompt_lookup_max, got "
+                f"{self.prompt_lookup_min} and {self.prompt_lookup_max}"
+            )
+        if self.method == "draft_model" and not self.draft:
+            raise OptionError("method draft_model needs a draft; name one with --draft")
+        for name in ("posterior_threshold", "posterior_alpha"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 < value <= 1:
+                raise OptionError(f"{name} must be greater than 0 and at most 1, got {value!r}")
+        _check_schedule(self.schedule)
+
+    @property
+    def is_off(self) -> bool:
+        return self.method == "off"
+
+    @property
+    def is_lossy(self) -> bool:
+        return not self.is_off and self.rule == "typical"
+
+    def k_at(self, num_running: int) -> int:
+        """The draft length with so many sequences running; gaps carry the k before them."""
+        if self.is_off:
+            return 0
+        k = self.k
+        for start, _, scheduled in self.schedule:
+            if start <= num_running:
+                k = min(self.k, scheduled)
+        return k
+
+    @classmethod
+    def from_mapping(cls, settings: Mapping[str, Any]) -> Speculation:
+        """From our own keys or vLLM's `--speculative-config` JSON; unknown keys are refused."""
+        known = {field.name for field in fields(cls)}
+        values: dict[str, Any] = {}
+        for key, value in settings.items():
+            name = _VLLM_KEYS.get(key, key)
+            if name == "draft_tensor_parallel_size":
+                if value not in (None, 1):
+                    raise OptionError(f"{key} is {value!r}; this engine runs a draft on one device")
+                continue
+            if name not in known:
+                raise unknown_choice("speculation key", key, sorted({*known, *_VLLM_KEYS}))
+            if name in values:
+                raise OptionError(f"{key} and another name of {name} are both given; keep one")
+            if value is not None:
+                values[name] = value
+        if "schedule" in values:
+            values["schedule"] = _schedule(values["schedule"])
+        if "method" not in values and settings:
+            values["method"] = "draft_model" if values.get("draft") else "off"
+        # One end of the match lengths given: the other one's default gives way.
+        low, high = values.get("prompt_lookup_min"), values.get("prompt_lookup_max")
+        if low is None and isinstance(high, int):
+            values["prompt_lookup_min"] = min(OFF.prompt_lookup_min, high)
+        elif high is None and isinstance(low, int):
+            values["prompt_lookup_max"] = max(OFF.prompt_lookup_max, low)
+        return cls(**values)
+
+    def with_k(self, k: int) -> Speculation:
+        return replace(self, k=k)
+
+
+_VLLM_KEYS = {
+    "model": "draft",
+    "num_speculative_tokens": "k",
+    "num_speculative_tokens_per_batch_size": "schedule",
+    "draft_tensor_parallel_size": "draft_tensor_parallel_size",
+}
+
+
+def _schedule(entries: object) -> tuple[tuple[int, int, int], ...]:
+    if not isinstance(entries, list | tuple) or not all(
+        isinstance(entry, list | tuple) for entry in entries
+    ):
+        raise OptionError(f"a schedule is a list of [from, to, k], got {entries!r}")
+    return tuple(tuple(entry) for entry in entries)
+
+
+def _check_schedule(schedule: tuple[tuple[int, int, int], ...]) -> None:
+    before = 0
+    for entry in schedule:
+        if len(entry) != 3 or not all(isinstance(number, int) for number in entry):
+            raise OptionError(f"a schedule entry is [from, to, k], got {list(entry)!r}")
+        start, end, k = entry
+        if start <= before or end < start or k < 0:
+            raise OptionError(
+                f"schedule entry {list(entry)!r}: from must come after {before}, to must not be "
+                "before from, k must not be negative"
+            )
+        if before == 0 and start != 1:
+            raise OptionError(f"a schedule starts at 1 running sequence, got {start}")
+        before = end
+
+
+OFF = Speculation()

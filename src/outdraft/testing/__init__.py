@@ -1,0 +1,1 @@
+"""What we test with, shipped because users test with it too."""

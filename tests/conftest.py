@@ -1,0 +1,16 @@
+"""Nothing global is changed here: the `model` mark uses the user's own model cache, as a
+user would, and every other test writes under its own tmp_path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from outdraft.catalog import resolve
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """The real default model, fetched once into the user's cache."""
+    return resolve("smollm2-135m").path
