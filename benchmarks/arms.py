@@ -34,9 +34,7 @@ def ratio(
     """Median of the rounds' ratios, with a 95 % bootstrap interval over rounds."""
     ratios = [a / b for a, b in zip(over, under, strict=True)]
     pick = random.Random(seed)
-    medians = sorted(
-        statistics.median(pick.choices(ratios, k=len(ratios))) for _ in range(draws)
-    )
+    medians = sorted(statistics.median(pick.choices(ratios, k=len(ratios))) for _ in range(draws))
     return statistics.median(ratios), medians[int(draws * 0.025)], medians[int(draws * 0.975)]
 
 

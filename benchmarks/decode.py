@@ -22,8 +22,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from arms import machine, ratio, take_turns
 
+from arms import machine, ratio, take_turns
 from outdraft import SamplingParams, Speculation, load_engine
 from outdraft.catalog import resolve
 from outdraft.engine.engine import Engine
@@ -40,7 +40,7 @@ _LETTER = (
     "and eleven in the morning, because the old pipe under the courtyard is being replaced. "
     "Please fill a jug the evening before and leave the gate to the courtyard open."
 )
-_CODE = '''def mean(values):
+_CODE = """def mean(values):
     total = 0
     count = 0
     for value in values:
@@ -55,7 +55,7 @@ def variance(values):
     for value in values:
         total = total + (value - center) * (value - center)
         count = count + 1
-    return total / count'''
+    return total / count"""
 COPY = (
     f"Repeat the following letter word for word, and nothing else:\n\n{_LETTER}",
     f"Copy this program exactly as it is:\n\n```python\n{_CODE}\n```",

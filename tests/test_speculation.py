@@ -72,9 +72,7 @@ def test_reads_vllm_ngram_json() -> None:
     ("given", "low", "high"),
     [({"prompt_lookup_max": 1}, 1, 1), ({"prompt_lookup_min": 6}, 6, 6), ({}, 2, 4)],
 )
-def test_one_match_length_given_moves_the_other(
-    given: dict[str, int], low: int, high: int
-) -> None:
+def test_one_match_length_given_moves_the_other(given: dict[str, int], low: int, high: int) -> None:
     speculation = Speculation.from_mapping({"method": "ngram", **given})
     assert (speculation.prompt_lookup_min, speculation.prompt_lookup_max) == (low, high)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
@@ -171,8 +171,12 @@ def test_draw_uses_each_rows_own_noise_and_none_when_cold() -> None:
 # ---------------------------------------------------------------- processed logits
 
 
+class TooCloseError(Exception):
+    """Which side of a cut a token falls on is a matter of rounding."""
+
+
 def reference(logits: list[float], row: Row) -> list[float]:
-    """What each rule says, one token after another. Assumes no cut is a matter of rounding."""
+    """What each rule says, one token after another."""
     params, prompt = row.params, row.sequence.tokens[: row.sequence.num_prompt_tokens]
     output = [*row.sequence.output, *row.drafts]
     written = Counter(output)
@@ -199,7 +203,8 @@ def reference(logits: list[float], row: Row) -> list[float]:
         running = 0.0
         for value in sorted(values, reverse=True):
             running += math.exp(value - top) / total
-            assume(abs(running - params.top_p) > 1e-5)
+            if abs(running - params.top_p) < 1e-5:
+                raise TooCloseError
             if running >= params.top_p:
                 values = cut(values, value)
                 break
@@ -207,7 +212,8 @@ def reference(logits: list[float], row: Row) -> list[float]:
 
 
 def cut(values: list[float], floor: float) -> list[float]:
-    assume(not any(1e-12 < abs(value - floor) < 1e-4 for value in values))
+    if any(1e-12 < abs(value - floor) < 1e-4 for value in values):
+        raise TooCloseError
     return [value if value >= floor - 1e-9 else -math.inf for value in values]
 
 
@@ -245,7 +251,10 @@ def test_processed_logits_equal_the_reference(batch: list[tuple[list[float], Any
         Row(sequence(params, [*prompt, *output], len(prompt), stop=stop), tuple(drafts))
         for _, (params, prompt, output, drafts, stop) in batch
     ]
-    expected = [reference(logits, row) for (logits, _), row in zip(batch, rows, strict=True)]
+    try:
+        expected = [reference(logits, row) for (logits, _), row in zip(batch, rows, strict=True)]
+    except TooCloseError:
+        reject()
     processed = processed_logits(torch.tensor([logits for logits, _ in batch]), rows)
     for mine, theirs in zip(processed, expected, strict=True):
         assert_same(mine, theirs)

@@ -28,13 +28,15 @@ Layers = Callable[[int, int], None]
 @contextmanager
 def loading() -> Iterator[tuple[Transfer, Layers]]:
     """One bar for what is being fetched or loaded, with the time left; gone when done."""
+    console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
+        disable=not console.is_terminal,
     )
     tasks: dict[str, TaskID] = {}
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Sequence as Seq
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
 from itertools import count
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from outdraft.engine.loading import LoadedModel
 from outdraft.engine.outputs import Generation, TokenLogprob, Update
-from outdraft.engine.proposers.proposer import Ask, Draft, Proposer
+from outdraft.engine.proposers.proposer import Ask, Proposer
 from outdraft.engine.runner import Run
 from outdraft.engine.sampling import Row, mix64, processed_logits
 from outdraft.engine.scheduler import Scheduler, Work
@@ -262,7 +263,7 @@ class Engine:
         enough = sequence.num_output_tokens >= sequence.params.min_tokens
         if token in sequence.stop_ids and enough:
             return FinishReason.STOP
-        if transcript.push(token) and enough:
+        if transcript.push(token, may_stop=enough):
             return FinishReason.STOP
         full = len(sequence) >= self.max_context
         if full or sequence.num_output_tokens >= sequence.params.max_tokens:
@@ -294,6 +295,11 @@ class Engine:
     ) -> list[Generation]:
         """Runs prompts to their end and returns their texts in order, n for each."""
         each = params if isinstance(params, Seq) else [params] * len(prompts)
+        if len(each) != len(prompts):
+            raise OptionError(
+                f"{len(prompts)} prompts and {len(each)} sampling params; give one for each, "
+                "or a single one for all"
+            )
         generations: list[Generation] = []
         ids: list[str] = []
         try:

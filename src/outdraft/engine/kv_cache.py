@@ -14,6 +14,7 @@ from collections.abc import Sequence as Seq
 from hashlib import blake2b
 
 import torch
+from torch import Tensor
 
 # Block 0 is nobody's: rows that only pad a step read and write there.
 SCRATCH_BLOCK = 0
@@ -135,9 +136,9 @@ def extend_hashes(hashes: list[bytes], tokens: Seq[int], num_final: int, block_s
 
 
 class KVCache:
-    """Keys and values of every layer: (num_blocks, kv_heads, block_size, head_dim) each.
+    """Keys and values of every layer: (kv_heads, num_blocks, block_size, head_dim) each.
 
-    Zeroed, because masked positions are multiplied by zero and must not hold NaN.
+    Heads come first so that consecutive blocks are one matrix per head, without a copy. Zeroed, because masked positions are multiplied by zero and must not hold NaN.
     """
 
     def __init__(
@@ -150,8 +151,13 @@ class KVCache:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        shape = (num_blocks, num_kv_heads, block_size, head_dim)
+        shape = (num_kv_heads, num_blocks, block_size, head_dim)
         self.block_size = block_size
         self.num_blocks = num_blocks
         self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
         self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
+
+    def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
+        """keys, values (T, kv_heads, head_dim) → their slots: block * block_size + place."""
+        self.keys[layer].flatten(1, 2).index_copy_(1, slots, keys.transpose(0, 1))
+        self.values[layer].flatten(1, 2).index_copy_(1, slots, values.transpose(0, 1))

@@ -15,9 +15,7 @@ from outdraft.engine.runner import Runner
 from outdraft.errors import OptionError, unknown_choice
 from outdraft.modelspec import ModelSpec, read_modelspec
 
-# Attention works block by block: large blocks make fewer products, small ones share
-# prefixes more finely (`benchmarks/kernels.py`).
-BLOCK_SIZE = 64
+BLOCK_SIZE = 16  # tokens; prefixes are shared in multiples of it
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -42,9 +40,7 @@ def load_model(
 ) -> LoadedModel:
     where = torch.device(device)
     spec = read_modelspec(files.path)
-    weights = open_weights(
-        files.path, num_heads=spec.num_heads, num_kv_heads=spec.num_kv_heads
-    )
+    weights = open_weights(files.path, num_heads=spec.num_heads, num_kv_heads=spec.num_kv_heads)
     decoder = load_decoder(
         spec,
         weights,

@@ -64,68 +64,54 @@ class Runner:
         device, size = self.decoder.device, self.cache.block_size
         tokens: list[int] = []
         positions: list[int] = []
-        blocks: list[int] = []
+        slots: list[int] = []
         logit_rows: list[int] = []
         first_rows: list[int] = []  # of each run
         for run in runs:
             first_rows.append(len(tokens))
             tokens.extend(run.tokens)
-            end = run.start + len(run.tokens)
-            positions.extend(range(run.start, end))
-            blocks.extend(run.table[position // size] for position in range(run.start, end))
+            for position in range(run.start, run.start + len(run.tokens)):
+                positions.append(position)
+                slots.append(run.table[position // size] * size + position % size)
             logit_rows.extend(range(len(tokens) - run.num_logits, len(tokens)))
-        groups, padded = self._groups(runs, first_rows)
-        # Where each row's result is among the padded queries of all groups; padding rows
-        # (there so that products are not too small) take whatever is first.
-        merge = [0] * len(tokens)
-        for place, row in padded:
-            merge[row] = place
-        missing = max(0, self.decoder.min_rows - len(tokens))
-        for rows in (tokens, positions, merge):
-            rows.extend([0] * missing)
-        blocks.extend([SCRATCH_BLOCK] * missing)
+        # Rows that are only there so that products are not too small write to scratch.
+        num_rows = max(len(tokens), self.decoder.min_rows, self._min_queries * (len(runs) == 1))
+        padding = num_rows - len(tokens)
+        tokens.extend([0] * padding)
+        positions.extend([0] * padding)
+        slots.extend([SCRATCH_BLOCK * size] * padding)
         logit_rows.extend([0] * (self.decoder.min_rows - len(logit_rows)))
-        table = torch.tensor([tokens, positions, blocks, merge]).to(device)
+
+        groups: list[Group] = []
+        merge = [0] * num_rows
+        offset = 0
+        for members in _by_length(runs):
+            chosen = [runs[index] for index in members]
+            num_queries = max(self._min_queries, *(len(run.tokens) for run in chosen))
+            rows: list[int] = []  # padding repeats a run's last row
+            for index in members:
+                first, count = first_rows[index], len(runs[index].tokens)
+                for query in range(count):
+                    merge[first + query] = offset + len(rows) + query
+                rows.extend(first + min(query, count - 1) for query in range(num_queries))
+            if len(runs) == 1:  # the step's padding rows serve: nothing to rearrange
+                num_queries, rows = num_rows, list(range(num_rows))
+                merge = rows
+            groups.append(self._group(chosen, num_queries, rows, num_rows))
+            offset += len(rows)
+        table = torch.tensor([tokens, positions, slots, merge]).to(device)
         return Batch(
             tokens=table[0],
             positions=table[1],
-            write_blocks=table[2],
-            write_offsets=table[1] % size,
-            groups=groups,
-            merge=table[3],
+            slots=table[2],
+            groups=tuple(groups),
+            merge=None if merge == list(range(offset)) else table[3],
             logit_rows=torch.tensor(logit_rows, dtype=torch.long).to(device),
         )
 
-    def _groups(
-        self, runs: Seq[Run], first_rows: Seq[int]
-    ) -> tuple[tuple[Group, ...], list[tuple[int, int]]]:
-        """Groups by length (powers of two), and (padded place, row) of every real query."""
-        by_length: dict[int, list[int]] = {}
-        for index, run in enumerate(runs):
-            length = max(_SHORT_RUN, 1 << (len(run.tokens) - 1).bit_length())
-            by_length.setdefault(length, []).append(index)
-        groups: list[Group] = []
-        padded: list[tuple[int, int]] = []
-        offset = 0
-        for members in by_length.values():
-            chosen = [runs[index] for index in members]
-            num_queries = max(self._min_queries, *(len(run.tokens) for run in chosen))
-            for place, index in enumerate(members):
-                start = offset + place * num_queries
-                padded.extend(
-                    (start + query, first_rows[index] + query)
-                    for query in range(len(runs[index].tokens))
-                )
-            rows = [
-                first_rows[index] + min(query, len(runs[index].tokens) - 1)
-                for index in members
-                for query in range(num_queries)
-            ]
-            groups.append(self._group(chosen, num_queries, rows))
-            offset += len(members) * num_queries
-        return tuple(groups), padded
-
-    def _group(self, runs: Seq[Run], num_queries: int, rows: list[int]) -> Group:
+    def _group(
+        self, runs: Seq[Run], num_queries: int, rows: list[int], num_rows: int
+    ) -> Group:
         device, size = self.decoder.device, self.cache.block_size
         counts = [-(-(run.start + len(run.tokens)) // size) for run in runs]
         num_blocks = max(counts)
@@ -133,30 +119,38 @@ class Runner:
             [*run.table[:count], *[SCRATCH_BLOCK] * (num_blocks - count)]
             for run, count in zip(runs, counts, strict=True)
         ]
-        consecutive = len(runs) == 1 and all(
-            later == earlier + 1 for earlier, later in zip(blocks[0], blocks[0][1:], strict=False)
-        )
-        last = [run.start + len(run.tokens) - 1 for run in runs]
-        starts = torch.tensor([run.start for run in runs]).to(device)
-        # (S, Q): the position of every padded query; padding repeats a run's last one.
-        at = starts[:, None] + torch.arange(num_queries, device=device)
-        at = torch.minimum(at, torch.tensor(last).to(device)[:, None])
+        first = blocks[0][0]
+        consecutive = len(runs) == 1 and blocks[0] == list(range(first, first + num_blocks))
+        starts = [run.start for run in runs]
+        lasts = [run.start + len(run.tokens) - 1 for run in runs]
+        ends = torch.tensor([starts, lasts]).to(device)[..., None]  # (2, S, 1)
+        # (S, Q): the position of every query; padding sees what its run's last one sees.
+        at = torch.minimum(ends[0] + torch.arange(num_queries, device=device), ends[1])
         keys = torch.arange(num_blocks * size, device=device)
         return Group(
             num_sequences=len(runs),
             num_queries=num_queries,
             num_blocks=num_blocks,
-            rows=torch.tensor(rows).to(device),
+            rows=None if rows == list(range(num_rows)) else torch.tensor(rows).to(device),
             blocks=torch.tensor(blocks).view(-1).to(device),
-            first_block=blocks[0][0] if consecutive else None,
+            first_block=first if consecutive else None,
             masks={window: _mask(at, keys, window) for window in self._windows},
         )
 
 
+def _by_length(runs: Seq[Run]) -> list[list[int]]:
+    """Which runs are padded to one length: all short ones, then by powers of two."""
+    members: dict[int, list[int]] = {}
+    for index, run in enumerate(runs):
+        length = max(_SHORT_RUN, 1 << (len(run.tokens) - 1).bit_length())
+        members.setdefault(length, []).append(index)
+    return list(members.values())
+
+
 def _mask(at: Tensor, keys: Tensor, window: int | None) -> Tensor:
-    """0 where a query at `at` (S, Q) sees a key (L,), -inf elsewhere: (S, 1, Q, 1, L)."""
+    """0 where a query at `at` (S, Q) sees a key (L,), -inf elsewhere: (S, Q, 1, L)."""
     hidden = keys > at[..., None]
     if window is not None:
         hidden |= keys <= at[..., None] - window
     mask = torch.zeros(hidden.shape, device=at.device).masked_fill_(hidden, float("-inf"))
-    return mask[:, None, :, None, :]
+    return mask[:, :, None, :]

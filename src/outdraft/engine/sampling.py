@@ -73,8 +73,8 @@ def uniforms(keys: Seq[int], size: int, device: torch.device) -> Tensor:
     Two rounds of a 32-bit mixer with half of the key put in before each. int32 overflow
     wraps; shifts are arithmetic in torch, so their sign bits are masked off.
     """
-    halves = [[_signed(key & 0xFFFFFFFF), _signed(key >> 32)] for key in keys]
-    low, high = torch.tensor(halves, dtype=torch.int32, device=device).view(-1, 2, 1).unbind(1)
+    words = torch.tensor([_signed(key, 64) for key in keys], dtype=torch.int64, device=device)
+    low, high = words.to(torch.int32)[:, None], (words >> 32).to(torch.int32)[:, None]
     x = torch.arange(size, dtype=torch.int32, device=device) + low
     x = _mix32(x).bitwise_xor_(high)
     x = _mix32(x)
@@ -86,12 +86,12 @@ def uniforms(keys: Seq[int], size: int, device: torch.device) -> Tensor:
 
 def _mix32(x: Tensor) -> Tensor:
     x = x.bitwise_xor_((x >> 16).bitwise_and_(0xFFFF)).mul_(0x7FEB352D)
-    x = x.bitwise_xor_((x >> 15).bitwise_and_(0x1FFFF)).mul_(_signed(0x846CA68B))
+    x = x.bitwise_xor_((x >> 15).bitwise_and_(0x1FFFF)).mul_(_signed(0x846CA68B, 32))
     return x.bitwise_xor_((x >> 16).bitwise_and_(0xFFFF))
 
 
-def _signed(x: int) -> int:
-    return x - (1 << 32) if x >= 1 << 31 else x
+def _signed(x: int, bits: int) -> int:
+    return x - (1 << bits) if x >> (bits - 1) else x
 
 
 def gumbel_noise(keys: Seq[int], size: int, device: torch.device) -> Tensor:

@@ -16,9 +16,12 @@ class Transcript:
         self.text = ""
         self.is_stopped = False
 
-    def push(self, token: int) -> bool:
-        """Appends a token; True when it completed a stop string (which is then cut off)."""
-        return self._grow(self._stream.feed([token]))
+    def push(self, token: int, *, may_stop: bool = True) -> bool:
+        """Appends a token; True when it completed a stop string (which is then cut off).
+
+        `may_stop` False: a stop string that this token completes is text like any other.
+        """
+        return self._grow(self._stream.feed([token]), may_stop=may_stop)
 
     def finish(self) -> None:
         """No more tokens: whatever was held back (half a character) is text now."""
@@ -33,11 +36,16 @@ class Transcript:
         self._num_taken = max(self._num_taken, end)
         return new
 
-    def _grow(self, new: str) -> bool:
-        searched_from = max(0, len(self.text) - self._longest_stop + 1)
+    def _grow(self, new: str, *, may_stop: bool = True) -> bool:
+        before = len(self.text)
         self.text += new
+        if not may_stop:
+            return False
+        # Only matches that end in the new text: earlier ones were allowed to pass.
         found = [
-            at for string in self._stop if (at := self.text.find(string, searched_from)) >= 0
+            at
+            for string in self._stop
+            if (at := self.text.find(string, max(0, before - len(string) + 1))) >= 0
         ]
         if found:
             self.text = self.text[: min(found)]

@@ -1,11 +1,11 @@
-"""Attention over the paged cache, one product per block.
+"""Attention over the paged cache.
 
 Each row's result depends on that row alone, to the last bit: not on how many other rows
-share the step, nor on how far the longest neighbour is padded. Speculation can then
-never change a text through rounding. Two things bring this about (`benchmarks/kernels.py`
-shows it on your machine): products always span exactly one block of keys, so that
-the matrix library never splits a sum differently for a longer context, and no product has
-fewer than `MIN_PRODUCT_ROWS` rows, where that library changes to other kernels.
+share the step, nor on how far its neighbours make it padded. Speculation can then never
+change a text through rounding. Two things bring this about (`benchmarks/kernels.py` shows it
+on your machine): values are summed over a fixed number of keys at a time, in order, because
+a matrix library splits a long sum by its total length; and no product has fewer than
+`MIN_PRODUCT_ROWS` rows, where that library changes to other kernels.
 """
 
 from __future__ import annotations
@@ -16,35 +16,37 @@ from torch import Tensor
 from outdraft.engine.models.batch import Group
 
 MIN_PRODUCT_ROWS = 4
+KEYS_PER_SUM = 128
 
 
 def attend(
     queries: Tensor, keys: Tensor, values: Tensor, group: Group, window: int | None
 ) -> Tensor:
     """queries (T, heads, D), already scaled; keys and values as in KVCache → (S*Q, heads*D)."""
-    s, q, n = group.num_sequences, group.num_queries, group.num_blocks
-    _, num_kv, block_size, dim = keys.shape
+    s, q = group.num_sequences, group.num_queries
+    num_kv, _, block_size, dim = keys.shape
     per_kv = queries.shape[1] // num_kv  # query heads that share one kv head
+    length = group.num_blocks * block_size
+    keys, values = _gathered(keys, group, length), _gathered(values, group, length)
+
+    if group.rows is not None:
+        queries = queries.index_select(0, group.rows)
+    folded = queries.view(s, q, num_kv, per_kv, dim).permute(2, 0, 1, 3, 4)
+    folded = folded.reshape(num_kv * s, q * per_kv, dim)
+    scores = torch.bmm(folded, keys.transpose(1, 2)).float()
+    scores.view(num_kv, s, q, per_kv, length).add_(group.masks[window])
+    weights = torch.softmax(scores, -1).to(values.dtype)  # (num_kv * S, Q * per_kv, length)
+
+    out = torch.bmm(weights[..., :KEYS_PER_SUM], values[:, :KEYS_PER_SUM])
+    for at in range(KEYS_PER_SUM, length, KEYS_PER_SUM):
+        end = at + KEYS_PER_SUM
+        out.baddbmm_(weights[..., at:end], values[:, at:end])
+    out = out.view(num_kv, s, q, per_kv, dim).permute(1, 2, 0, 3, 4)
+    return out.reshape(s * q, num_kv * per_kv * dim)
+
+
+def _gathered(cache: Tensor, group: Group, length: int) -> Tensor:
+    """(num_kv * S, length, D) of the group's sequences, in place where that is possible."""
     if group.first_block is not None:
-        keys = keys.narrow(0, group.first_block, n)
-        values = values.narrow(0, group.first_block, n)
-    else:
-        keys = keys.index_select(0, group.blocks)
-        values = values.index_select(0, group.blocks)
-    keys = keys.view(s * n * num_kv, block_size, dim)
-    values = values.view(s * n * num_kv, block_size, dim)
-
-    folded = queries.index_select(0, group.rows).view(s, q, num_kv, per_kv, dim).transpose(1, 2)
-    folded = folded.reshape(s, 1, num_kv, q * per_kv, dim)
-    folded = folded.expand(s, n, num_kv, q * per_kv, dim).reshape(-1, q * per_kv, dim)
-
-    scores = torch.bmm(folded, keys.transpose(1, 2)).view(s, n, num_kv, q, per_kv, block_size)
-    scores = scores.permute(0, 2, 3, 4, 1, 5).reshape(s, num_kv, q, per_kv, n * block_size)
-    weights = torch.softmax(scores.float().add_(group.masks[window]), -1).to(values.dtype)
-    weights = weights.view(s, num_kv, q, per_kv, n, block_size).permute(0, 4, 1, 2, 3, 5)
-    weights = weights.reshape(s * n * num_kv, q * per_kv, block_size)
-
-    out = torch.bmm(weights, values).view(s, n, num_kv, q, per_kv, dim)
-    # A running sum adds the blocks strictly in order, so empty blocks behind change nothing.
-    summed = out[:, 0] if n == 1 else out.cumsum(1)[:, -1]
-    return summed.transpose(1, 2).reshape(s * q, num_kv * per_kv * dim)
+        return cache.narrow(1, group.first_block, group.num_blocks).flatten(1, 2)
+    return cache.index_select(1, group.blocks).view(-1, length, cache.shape[-1])

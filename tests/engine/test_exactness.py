@@ -1,0 +1,183 @@
+"""The heart: with any proposer, any k, in any company, the text is the one without speculation.
+
+Tiny random models have little to repeat, so prompts repeat themselves and a bias keeps the
+text among few tokens: n-grams and suffixes then match often. Every comparison asserts that
+drafts were proposed, some taken and some refused: it cannot pass by doing nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from outdraft import Engine, SamplingParams, Speculation, load_engine
+from outdraft.engine.sequence import FinishReason
+from outdraft.speculation import OFF
+from outdraft.testing.tiny_models import FAMILIES, tiny_model
+
+Written = tuple[list[int], str, FinishReason | None]
+
+METHODS = ("ngram", "suffix", "draft_model")
+NUM_PROMPTS, MAX_TOKENS = 24, 40
+BATCHES = (1, 3, 16, 4)  # sequences at once; together NUM_PROMPTS
+STOPS = ("GH", "MJ", "KF", "LL", "FI")  # tokens 40 … 47 are the letters F … M
+FEW = dict.fromkeys(range(40, 48), 9.0)  # a text among eight tokens repeats itself
+
+PARAMS = (
+    SamplingParams(),
+    SamplingParams(temperature=0.7, seed=11),
+    SamplingParams(temperature=1.0, seed=12),
+    SamplingParams(temperature=0.7, seed=13, top_p=0.9),
+    SamplingParams(
+        temperature=1.0, seed=14, repetition_penalty=1.2, presence_penalty=0.3,
+        frequency_penalty=0.2, min_p=0.02, top_p=0.95, top_k=30, min_tokens=5,
+    ),
+    SamplingParams(repetition_penalty=1.05, frequency_penalty=0.1),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("exactness")
+
+
+def prompts(seed: int = 0) -> list[list[int]]:
+    """From a few tokens to more than a block, each with something in it three times."""
+    draw = Random(seed)
+    made = []
+    for index in range(NUM_PROMPTS):
+        phrase = [draw.randrange(40, 48) for _ in range(2 + index % 7)]
+        filler = [draw.randrange(3, 384) for _ in range(index * 4)]
+        made.append([*phrase, *filler, *phrase, *phrase])
+    return made
+
+
+def wanted() -> list[SamplingParams]:
+    """Every prompt its own mixture of the parameters; a third may end at a stop string."""
+    return [
+        replace(
+            PARAMS[index % len(PARAMS)],
+            logit_bias=FEW,
+            stop=STOPS if index % 4 in (0, 3) else (),
+            max_tokens=MAX_TOKENS - index % 5,
+        )
+        for index in range(NUM_PROMPTS)
+    ]
+
+
+def written(engine: Engine, k: int | None = None) -> list[Written]:
+    """Tokens, text and end of every prompt, in batches of changing size."""
+    found: list[Written] = []
+    todo = list(zip(prompts(), wanted(), strict=True))
+    for size in itertools.cycle(BATCHES):
+        some, todo = todo[:size], todo[size:]
+        generations = engine.generate([prompt for prompt, _ in some], [p for _, p in some], k=k)
+        found += [(g.tokens, g.text, g.finish_reason) for g in generations]
+        if not todo:
+            break
+    engine.pool.check([])
+    return found
+
+
+def check(engine: Engine, expected: list[Written], ks: list[int | None]) -> None:
+    """The engine's texts equal the expected ones for each k; and it did speculate."""
+    for k in ks:
+        pairs = enumerate(zip(written(engine, k), expected, strict=True))
+        assert [index for index, (mine, theirs) in pairs if mine != theirs] == [], f"k = {k}"
+    seen = engine.acceptance
+    low, high = (0.2, 0.8) if engine.speculation.method == "draft_model" else (0.02, 0.98)
+    assert seen.num_draft_tokens > 150
+    assert seen.rate is not None
+    assert low < seen.rate < high
+    assert len(seen.drafted_per_position) <= max(k or engine.speculation.k for k in ks)
+
+
+class Pair:
+    """A target, a draft that agrees with it often, and the target's own texts."""
+
+    def __init__(self, root: Path, family: str, **options: Any) -> None:
+        self.family = family
+        self.target = str(tiny_model(root / family, family))
+        self.draft = str(tiny_model(root / f"{family}-draft", family, perturb=0.07))
+        self._options = options
+        self.expected = written(self.engine(OFF))
+        assert sum(end is FinishReason.STOP for _, _, end in self.expected) >= 1
+
+    def engine(self, speculation: Speculation, **options: Any) -> Engine:
+        options = {"kv_cache_bytes": 8 << 20, **self._options, **options}
+        return load_engine(self.target, speculation, **options)
+
+    def speculation(self, method: str, **settings: Any) -> Speculation:
+        draft = self.draft if method == "draft_model" else None
+        settings = {"k": 8, "prompt_lookup_min": 1, **settings}
+        return Speculation(method=method, draft=draft, **settings)
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def pair(request: pytest.FixtureRequest, root: Path) -> Pair:
+    return Pair(root, request.param)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_text_is_the_same(pair: Pair, method: str) -> None:
+    # Two of k = 1 … 8 each: over families and methods, every one with every method.
+    first = (FAMILIES.index(pair.family) + METHODS.index(method)) % 4
+    check(pair.engine(pair.speculation(method)), pair.expected, [1 + first, 8 - first])
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("dtype", "quantization"),
+    [("bfloat16", "none"), ("bfloat16", "int8"), ("bfloat16", "int4"), ("float32", "int8")],
+)
+def test_also_with_smaller_weights(root: Path, dtype: str, quantization: str, method: str) -> None:
+    """Rounding is coarser there, and still each row's own: the texts are equal, not alike."""
+    small = Pair(root, "llama", dtype=dtype, quantization=quantization)
+    # The draft has the target's precision but not its weights' packing: agreement is less.
+    check(small.engine(small.speculation(method)), small.expected, [5])
+
+
+@pytest.fixture(scope="module")
+def llama(root: Path) -> Pair:
+    return Pair(root, "llama")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_schedule_switches_in_the_middle_of_a_text(llama: Pair, method: str) -> None:
+    """k falls to nothing as sequences come and rises as they go."""
+    schedule = ((1, 1, 8), (2, 3, 3), (4, 8, 1), (9, 16, 0))
+    check(llama.engine(llama.speculation(method, schedule=schedule)), llama.expected, [None])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_crowded_cache_and_small_steps(llama: Pair, method: str) -> None:
+    """Drafts cut by the step's budget, sequences sent back and resumed: nobody can tell."""
+    engine = llama.engine(
+        llama.speculation(method), kv_cache_bytes=9 * 32768, max_num_batched_tokens=40
+    )
+    check(engine, llama.expected, [7])
+
+
+def test_a_switch_by_hand_at_every_round(llama: Pair) -> None:
+    """`k` is read each round: off, on, longer, off again."""
+    engine = llama.engine(llama.speculation("draft_model"))
+    generations = []
+    for prompt, params in zip(prompts(), wanted(), strict=True):
+        engine.add_request(prompt, params)
+        generations.append(next(reversed(engine._live.values())))
+    rounds = 0
+    while engine.has_work:
+        for live in engine._live.values():
+            live.sequence.max_draft_tokens = (0, 3, 8, 1, 0, 0, 5)[(rounds + live.sequence.id) % 7]
+        engine.step()
+        rounds += 1
+    got = [
+        (x.generation.tokens, x.generation.text, x.generation.finish_reason) for x in generations
+    ]
+    assert got == llama.expected
+    assert engine.acceptance.num_draft_tokens > 200

@@ -1,0 +1,113 @@
+"""A step's rows do not know each other: any mixture gives each run what it gets alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from torch import Tensor
+
+from outdraft.engine.loading import LoadedModel
+from outdraft.engine.runner import Run
+from outdraft.testing.tiny_models import FAMILIES, tiny_model
+from tests.engine.conftest import Load
+
+LENGTHS = [400, 130, 70, 65, 64, 3]
+# Per sequence, how many of its last tokens are in the step: a prefill chunk, single tokens
+# and verification runs of 1 + k.
+MIXTURES = [
+    [343, 1, 9, 2, 1, 3],
+    [1, 1, 1, 1, 1, 1],
+    [5, 4, 3, 2, 9, 2],
+    [400, 130, 70, 65, 64, 3],
+    [33, 17, 16, 2, 64, 1],
+]
+# Real extents make oneDNN and the matrix library take the paths they take in use.
+SHAPES = {
+    "tiny": {},
+    "odd": {"hidden": 80, "heads": 6, "kv_heads": 3, "head_dim": 24, "intermediate": 208},
+    "one kv head": {"hidden": 96, "heads": 6, "kv_heads": 1, "head_dim": 32},
+    "wide": {"hidden": 576, "heads": 9, "kv_heads": 3, "head_dim": 64, "intermediate": 1536},
+}
+
+
+class Texts:
+    """Random sequences with blocks of their own; `rows` computes the last tokens of some."""
+
+    def __init__(self, model: LoadedModel) -> None:
+        self.model = model
+        draw = Random(3)
+        self.tokens = [
+            [draw.randrange(model.spec.vocab_size) for _ in range(length)] for length in LENGTHS
+        ]
+        self.tables: list[list[int]] = [[] for _ in LENGTHS]
+        for table, length in zip(self.tables, LENGTHS, strict=True):
+            assert model.pool.grow(table, length)
+
+    def rows(self, counts: list[int], which: list[int]) -> list[Tensor]:
+        runs = []
+        for index in which:
+            tokens, count = self.tokens[index], counts[index]
+            start = len(tokens) - count
+            runs.append(Run(tokens[start:], start, self.tables[index], num_logits=count))
+        return list(self.model.runner.run(runs).logits.split([counts[i] for i in which]))
+
+
+def check_company(model: LoadedModel) -> None:
+    texts = Texts(model)
+    everyone = list(range(len(LENGTHS)))
+    # In pieces of eight: what every mixture has to reproduce.
+    expected = []
+    for index, length in enumerate(LENGTHS):
+        pieces = []
+        for start in range(0, length, 8):
+            tokens = texts.tokens[index][start : start + 8]
+            run = Run(tokens, start, texts.tables[index], num_logits=len(tokens))
+            pieces.append(model.runner.run([run]).logits)
+        expected.append(torch.cat(pieces))
+    for counts in MIXTURES:
+        for which in (everyone, everyone[::-1], [0, 2], [4], [5], [1, 5, 3]):
+            for index, got in zip(which, texts.rows(counts, which), strict=True):
+                assert torch.equal(got, expected[index][-counts[index] :]), (counts, which, index)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_in_any_company(family: str, tmp_path: Path, load: Load) -> None:
+    check_company(load(tiny_model(tmp_path / family, family)))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_any_extents_and_threads(
+    shape: str, threads: int, tmp_path: Path, load: Load, set_threads: Callable[[int], None]
+) -> None:
+    """Work split over threads in the middle of a row must not show either."""
+    set_threads(threads)
+    check_company(load(tiny_model(tmp_path / "model", "qwen3", **SHAPES[shape])))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("quantization", ["none", "int8", "int4"])
+def test_any_precision(quantization: str, dtype: str, tmp_path: Path, load: Load) -> None:
+    check_company(load(tiny_model(tmp_path / "model", "llama"), dtype, quantization))
+
+
+def test_hidden_states_and_taps_are_those_of_the_logits(tmp_path: Path, load: Load) -> None:
+    model = load(tiny_model(tmp_path / "model", "llama"))
+    from outdraft.engine.runner import Runner
+
+    runner = Runner(model.runner.decoder, model.runner.cache, taps=[0, 1])
+    result = runner.run([Run([5, 6, 7], 0, [1], num_logits=2), Run([8], 0, [2], num_logits=1)])
+    assert result.logits.shape == (3, model.spec.vocab_size)
+    assert result.hidden.shape == (3, model.spec.hidden_size)
+    assert [tap.shape for tap in result.taps] == [result.hidden.shape] * 2
+    assert torch.equal(result.taps[1], result.hidden)  # behind the last layer
+    assert not torch.equal(result.taps[0], result.hidden)
+
+
+def test_a_run_that_wants_no_logits_gets_none(tmp_path: Path, load: Load) -> None:
+    model = load(tiny_model(tmp_path / "model", "llama"))
+    assert model.runner.run([Run([5, 6, 7], 0, [1], num_logits=0)]).logits.shape[0] == 0
