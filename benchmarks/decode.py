@@ -1,10 +1,9 @@
 """How fast is decoding, alone in the engine: against transformers, by format, by method.
 
 Every figure is a ratio of arms that took turns in this one process, on the default model,
-greedy, one stream. Each arm writes the same number of tokens for the same prompt, prompt
-time included.
+greedy, one stream, prompt time included. The arms of a ratio get the same prompts in turn.
 
-    python benchmarks/decode.py [--rounds 8] [--tokens 64] [--threads 2] [--only off,int8] [--json]
+    python benchmarks/decode.py [--rounds 12] [--tokens 64] [--threads 2] [--only off,int8] [--json]
 
 off ÷ transformers     our engine without speculation against transformers' generate, float32
 ngram ÷ off            on prompts whose answer copies or edits their own text, float32
@@ -27,13 +26,14 @@ from arms import machine, ratio, take_turns
 from outdraft import SamplingParams, Speculation, load_engine
 from outdraft.catalog import resolve
 from outdraft.engine.engine import Engine
+from outdraft.engine.loading import BLOCK_SIZE
 from outdraft.engine.runner import Run
 
 TALK = (
-    "Explain in simple words why the sea is salty.",
-    "Write a short story about a lighthouse keeper who finds a map.",
-    "What should I think about before buying a used bicycle?",
-    "Write a Python function that counts the words of a file.",
+    ("Explain in simple words why the sea is salty.", ""),
+    ("Write a short story about a lighthouse keeper who finds a map.", ""),
+    ("What should I think about before buying a used bicycle?", ""),
+    ("Write a Python function that counts the words of a file.", ""),
 )
 _LETTER = (
     "Dear neighbours, on Saturday the 14th of June the water will be turned off between nine "
@@ -56,26 +56,69 @@ def variance(values):
         total = total + (value - center) * (value - center)
         count = count + 1
     return total / count"""
+_RECORD = (
+    '{"name": "Mill Lane Library", "opened": 1931, "rooms": [{"name": "reading room", '
+    '"seats": 48}, {"name": "children\'s room", "seats": 20}, {"name": "archive", "seats": 6}], '
+    '"hours": {"monday": "9-17", "tuesday": "9-17", "friday": "12-20"}}'
+)
+_ROWS = """def load_rows(path):
+    rows = []
+    with open(path) as file:
+        for line in file:
+            line = line.strip()
+            if not line:
+                continue
+            name, price, count = line.split(",")
+            rows.append((name, float(price), int(count)))
+    return rows
+
+
+def total_price(rows):
+    total = 0
+    for name, price, count in rows:
+        total += price * count
+    return total"""
+# A question, and how the answer begins: a model this small needs a push to edit at all.
 COPY = (
-    f"Repeat the following letter word for word, and nothing else:\n\n{_LETTER}",
-    f"Copy this program exactly as it is:\n\n```python\n{_CODE}\n```",
-    f"Rewrite this program, renaming `values` to `numbers`:\n\n```python\n{_CODE}\n```",
-    f"Add a docstring to each function of this program:\n\n```python\n{_CODE}\n```",
+    (f"Repeat the following letter word for word, and nothing else:\n\n{_LETTER}", ""),
+    (f"Copy this JSON exactly:\n\n{_RECORD}", ""),
+    (f"Copy this program exactly as it is:\n\n```python\n{_ROWS}\n```", "```python\n"),
+    (
+        "Rename `variance` to `spread` in this program and print the whole program:\n\n"
+        f"```python\n{_CODE}\n```",
+        "```python\ndef mean(values):\n    total = 0\n",
+    ),
+    (f"Change the Friday hours to 10-18 and print the whole JSON:\n\n{_RECORD}", '{"name":'),
+    (
+        "Rename `total_price` to `sum_prices` in this program and print the whole program:\n\n"
+        f"```python\n{_ROWS}\n```",
+        "```python\ndef load_rows(path):\n",
+    ),
 )
 
 
+def prompt_ids(engine: Engine, prompts: tuple[tuple[str, str], ...]) -> list[list[int]]:
+    return [
+        engine.tokenizer.apply_chat([{"role": "user", "content": question}])
+        + engine.tokenizer.encode(start)
+        for question, start in prompts
+    ]
+
+
 def engine_arm(
-    engine: Engine, prompts: tuple[str, ...], tokens: int, k: int | None = None
+    engine: Engine,
+    prompts: tuple[tuple[str, str], ...],
+    params: SamplingParams,
+    k: int | None = None,
 ) -> Callable[[int], float]:
-    """An arm that returns tokens per second."""
-    chats = [engine.tokenizer.apply_chat([{"role": "user", "content": p}]) for p in prompts]
-    params = SamplingParams(max_tokens=tokens, ignore_eos=True)
+    """An arm that returns tokens per second, from the prompt to the last token."""
+    chats = prompt_ids(engine, prompts)
 
     def arm(index: int) -> float:
         engine.forget()
         start = time.perf_counter()
-        engine.generate([chats[index % len(chats)]], params, k=k)
-        return tokens / (time.perf_counter() - start)
+        [generation] = engine.generate([chats[index % len(chats)]], params, k=k)
+        return len(generation.tokens) / (time.perf_counter() - start)
 
     return arm
 
@@ -85,11 +128,12 @@ def transformers_arm(engine: Engine, tokens: int) -> Callable[[int], float]:
     from transformers.utils import logging
 
     logging.set_verbosity_error()
+    logging.disable_progress_bar()
     path = resolve("smollm2-135m").path
     model = AutoModelForCausalLM.from_pretrained(
         path.parent, gguf_file=path.name, dtype=torch.float32
     )
-    chats = [engine.tokenizer.apply_chat([{"role": "user", "content": p}]) for p in TALK]
+    chats = prompt_ids(engine, TALK)
 
     def arm(index: int) -> float:
         ids = torch.tensor([chats[index % len(chats)]])
@@ -110,7 +154,7 @@ def transformers_arm(engine: Engine, tokens: int) -> Callable[[int], float]:
 def step_arm(engine: Engine, rows: int, context: int = 128) -> Callable[[int], float]:
     """An arm that returns the seconds of one step over `rows` tokens, median of 10."""
     runner = engine._runner
-    table = list(range(1, 2 + (context + rows) // 64))
+    table = list(range(1, 2 + (context + rows) // BLOCK_SIZE))
 
     def arm(index: int) -> float:
         times = []
@@ -125,7 +169,7 @@ def step_arm(engine: Engine, rows: int, context: int = 128) -> Callable[[int], f
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only", default="", help="comma list of arms besides off")
@@ -135,9 +179,11 @@ def main() -> None:
     only = set(args.only.split(",")) if args.only else None
 
     engine = load_engine(speculation=Speculation(method="ngram", k=6))
-    arms: dict[str, Callable[[int], float]] = {"off": engine_arm(engine, TALK, args.tokens, k=0)}
-    arms["off on copies"] = engine_arm(engine, COPY, args.tokens, k=0)
-    arms["ngram on copies"] = engine_arm(engine, COPY, args.tokens)
+    fixed = SamplingParams(max_tokens=args.tokens, ignore_eos=True)
+    whole = SamplingParams(max_tokens=2 * args.tokens)  # a copy ends where it ends
+    arms: dict[str, Callable[[int], float]] = {"off": engine_arm(engine, TALK, fixed, k=0)}
+    arms["off on copies"] = engine_arm(engine, COPY, whole, k=0)
+    arms["ngram on copies"] = engine_arm(engine, COPY, whole)
     for rows in (1, 2, 4, 6, 8):
         arms[f"step of {rows}"] = step_arm(engine, rows)
     if only is None or "transformers" in only:
@@ -145,9 +191,9 @@ def main() -> None:
     for quantization in ("int8", "int4"):
         if only is None or quantization in only:
             other = load_engine(quantization=quantization)
-            arms[quantization] = engine_arm(other, TALK, args.tokens)
+            arms[quantization] = engine_arm(other, TALK, fixed)
     if only is None or "bf16" in only:
-        arms["bf16"] = engine_arm(load_engine(dtype="bfloat16"), TALK, args.tokens)
+        arms["bf16"] = engine_arm(load_engine(dtype="bfloat16"), TALK, fixed)
 
     take_turns(arms, 1)  # warm-up
     found = take_turns(arms, args.rounds)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from outdraft.catalog import resolve
 
@@ -14,3 +15,10 @@ from outdraft.catalog import resolve
 def smollm2_path() -> Path:
     """The real default model, fetched once into the user's cache."""
     return resolve("smollm2-135m").path
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """Tiny models gain nothing from threads, and threads that wait for each other on a busy
+    machine make a suite ten times slower. Tests about threads set their own number."""
+    torch.set_num_threads(1)

@@ -90,8 +90,10 @@ class Speculation:
                 values[name] = value
         if "schedule" in values:
             values["schedule"] = _schedule(values["schedule"])
-        if "method" not in values and settings:
-            values["method"] = "draft_model" if values.get("draft") else "off"
+        if "method" not in values and values.get("draft"):
+            values["method"] = "draft_model"
+        elif "method" not in values and values:
+            raise OptionError(f"no method is given; choose one of: {', '.join(METHODS)}")
         # One end of the match lengths given: the other one's default gives way.
         low, high = values.get("prompt_lookup_min"), values.get("prompt_lookup_max")
         if low is None and isinstance(high, int):

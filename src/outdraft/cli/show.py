@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from outdraft import catalog
 from outdraft.speculation import Speculation
 
 if TYPE_CHECKING:
@@ -21,12 +22,11 @@ if TYPE_CHECKING:
 ACCEPTED = "deep_sky_blue1"
 OWN = "bold orange1"
 
-Transfer = Callable[[str, int, int | None], None]
 Layers = Callable[[int, int], None]
 
 
 @contextmanager
-def loading() -> Iterator[tuple[Transfer, Layers]]:
+def loading() -> Iterator[tuple[catalog.Progress, Layers]]:
     """One bar for what is being fetched or loaded, with the time left; gone when done."""
     console = Console(stderr=True)
     bar = Progress(
@@ -40,10 +40,10 @@ def loading() -> Iterator[tuple[Transfer, Layers]]:
     )
     tasks: dict[str, TaskID] = {}
 
-    def move(label: str, done: int, total: int | None) -> None:
+    def move(label: str, done_bytes: int, total_bytes: int | None) -> None:
         if label not in tasks:
-            tasks[label] = bar.add_task(label, total=total)
-        bar.update(tasks[label], completed=done, total=total)
+            tasks[label] = bar.add_task(label, total=total_bytes)
+        bar.update(tasks[label], completed=done_bytes, total=total_bytes)
 
     with bar:
         yield move, lambda done, total: move("loading layers", done, total)

@@ -6,6 +6,7 @@ of a sequence are the same with any proposer, any draft length, or none.
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Iterator
@@ -288,12 +289,13 @@ class Engine:
 
     def generate(
         self,
-        prompts: Seq[str | Seq[int]],
+        prompts: str | Seq[str | Seq[int]],
         params: SamplingParams | Seq[SamplingParams] | None = None,
         *,
         k: int | None = None,
     ) -> list[Generation]:
         """Runs prompts to their end and returns their texts in order, n for each."""
+        prompts = [prompts] if isinstance(prompts, str) else prompts
         each = params if isinstance(params, Seq) else [params] * len(prompts)
         if len(each) != len(prompts):
             raise OptionError(
@@ -349,7 +351,8 @@ def _logprobs(processed: Tensor, tokens: list[int], num_top: int) -> list[TokenL
     if num_top:
         best = table.topk(num_top, dim=1)
         tops = [
-            tuple(zip(ids, values, strict=True))
+            # Cut-off tokens are no alternatives: their logprob is -inf.
+            tuple(pair for pair in zip(ids, values, strict=True) if pair[1] > -math.inf)
             for ids, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
     return [TokenLogprob(*each) for each in zip(tokens, own, tops, strict=True)]

@@ -138,7 +138,8 @@ def extend_hashes(hashes: list[bytes], tokens: Seq[int], num_final: int, block_s
 class KVCache:
     """Keys and values of every layer: (kv_heads, num_blocks, block_size, head_dim) each.
 
-    Heads come first so that consecutive blocks are one matrix per head, without a copy. Zeroed, because masked positions are multiplied by zero and must not hold NaN.
+    Heads come first so that consecutive blocks are one matrix per head, without a copy.
+    Zeroed, because masked positions are multiplied by zero and must not hold NaN.
     """
 
     def __init__(

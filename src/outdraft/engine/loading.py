@@ -44,7 +44,7 @@ def load_model(
     decoder = load_decoder(
         spec,
         weights,
-        dtype=resolve_dtype(dtype, quantization, where),
+        dtype=resolve_dtype(dtype, where),
         device=where,
         quantization=quantization,
         on_layer=on_layer,
@@ -85,12 +85,11 @@ def with_cache(
     return LoadedModel(spec, Runner(decoder, cache), pool, min(max_context, capacity))
 
 
-def resolve_dtype(dtype: str, quantization: str, device: torch.device) -> torch.dtype:
-    """auto: float32 on a CPU, where it is exact; bfloat16 on a GPU and for packed weights,
-    whose kernels compute in it."""
+def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
+    """auto: float32 on a CPU, where packed weights too are faster with it (only their own
+    kernels go through bfloat16); bfloat16 on a GPU."""
     if dtype == "auto":
-        exact = device.type == "cpu" and quantization == "none"
-        return torch.float32 if exact else torch.bfloat16
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
     if dtype not in DTYPES:
         raise unknown_choice("dtype", dtype, ("auto", *DTYPES))
     return DTYPES[dtype]

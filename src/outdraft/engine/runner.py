@@ -75,7 +75,7 @@ class Runner:
                 slots.append(run.table[position // size] * size + position % size)
             logit_rows.extend(range(len(tokens) - run.num_logits, len(tokens)))
         # Rows that are only there so that products are not too small write to scratch.
-        num_rows = max(len(tokens), self.decoder.min_rows, self._min_queries * (len(runs) == 1))
+        num_rows = max(len(tokens), self.decoder.min_rows)
         padding = num_rows - len(tokens)
         tokens.extend([0] * padding)
         positions.extend([0] * padding)
@@ -94,7 +94,8 @@ class Runner:
                 for query in range(count):
                     merge[first + query] = offset + len(rows) + query
                 rows.extend(first + min(query, count - 1) for query in range(num_queries))
-            if len(runs) == 1:  # the step's padding rows serve: nothing to rearrange
+            if len(runs) == 1 and num_rows >= num_queries:
+                # The step's own padding rows serve: nothing to rearrange.
                 num_queries, rows = num_rows, list(range(num_rows))
                 merge = rows
             groups.append(self._group(chosen, num_queries, rows, num_rows))
@@ -109,9 +110,7 @@ class Runner:
             logit_rows=torch.tensor(logit_rows, dtype=torch.long).to(device),
         )
 
-    def _group(
-        self, runs: Seq[Run], num_queries: int, rows: list[int], num_rows: int
-    ) -> Group:
+    def _group(self, runs: Seq[Run], num_queries: int, rows: list[int], num_rows: int) -> Group:
         device, size = self.decoder.device, self.cache.block_size
         counts = [-(-(run.start + len(run.tokens)) // size) for run in runs]
         num_blocks = max(counts)

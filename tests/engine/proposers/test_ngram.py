@@ -42,17 +42,21 @@ def test_limits_of_the_match_length() -> None:
     assert propose([7, 3, 50, 9, 3], low=1) == [50, 9, 3]
 
 
-def test_a_match_may_overlap_the_ending() -> None:
-    assert propose([5, 5, 5]) == [5]
-    assert propose([5, 5], low=1) == [5]
+def test_a_match_that_overlaps_the_ending_is_read_on_in_circles() -> None:
+    assert propose([5, 5, 5]) == [5, 5, 5]
+    assert propose([5, 5], low=1) == [5, 5, 5]
     assert propose([5, 5]) == []
+    assert propose([1, 2, 1, 2]) == [1, 2, 1]
 
 
 def brute_force(tokens: list[int], k: int, low: int, high: int) -> list[int]:
     for size in range(high, low - 1, -1):
         for end in range(len(tokens) - 1, size - 1, -1):
             if size < len(tokens) and tokens[end - size : end] == tokens[-size:]:
-                return tokens[end : end + k]
+                going_on = list(tokens)
+                for at in range(end, end + k):
+                    going_on.append(going_on[at])
+                return going_on[len(tokens) :]
     return []
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -32,6 +33,13 @@ class Layer:
     down: AnyProduct
     rotates: bool
     window: int | None
+
+
+class Rotation(NamedTuple):
+    """Rotary position embedding of one step; both broadcast to (T, heads + kv_heads, head_dim)."""
+
+    cos: Tensor
+    sin: Tensor  # negated in the first half
 
 
 class Decoder:
@@ -74,13 +82,14 @@ class Decoder:
         x = F.embedding(batch.tokens, self._embedding)
         for index, layer in enumerate(self._layers):
             qkv = layer.qkv(F.rms_norm(x, shape, layer.attention_norm, eps))
-            qk, values = qkv.view(-1, num_qk + spec.num_kv_heads, spec.head_dim).split(
-                [num_qk, spec.num_kv_heads], 1
-            )
+            qkv = qkv.view(-1, num_qk + spec.num_kv_heads, spec.head_dim)
+            qk = qkv.narrow(1, 0, num_qk)
             if layer.qk_norm is not None:
                 qk = F.rms_norm(qk, (spec.head_dim,), None, eps) * layer.qk_norm
             qk = _rotate(qk, rotated if layer.rotates else still)
-            queries, keys = qk.split([spec.num_heads, spec.num_kv_heads], 1)
+            queries = qk.narrow(1, 0, spec.num_heads)
+            keys = qk.narrow(1, spec.num_heads, spec.num_kv_heads)
+            values = qkv.narrow(1, num_qk, spec.num_kv_heads)
             cache.write(index, batch.slots, keys, values)
             mixed = [
                 attend(queries, cache.keys[index], cache.values[index], group, layer.window)
@@ -89,12 +98,13 @@ class Decoder:
             attended = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
             if batch.merge is not None:
                 attended = attended.index_select(0, batch.merge)
-            x = x + layer.output(attended)
+            x += layer.output(attended)
             gate_up = layer.gate_up(F.rms_norm(x, shape, layer.mlp_norm, eps))
-            gate, up = gate_up.chunk(2, -1)
-            x = x + layer.down(F.silu(gate).mul_(up))
+            width = gate_up.shape[1] // 2
+            gated = _silu(gate_up.narrow(1, 0, width)).mul_(gate_up.narrow(1, width, width))
+            x += layer.down(gated)
             if index in taps:
-                tapped.append(x)
+                tapped.append(x.clone())
         return x, tapped
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -102,29 +112,31 @@ class Decoder:
         normed = F.rms_norm(hidden, (self.spec.hidden_size,), self._norm, self.spec.rms_eps)
         return self._head(normed).float()
 
-    def _rotations(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Unit complex numbers (T, heads + kv_heads, head_dim / 2), times the query scale."""
-        angles = torch.outer(positions.float(), self._frequencies)[:, None]
-        rotated = torch.polar(self._scale.expand(angles.shape[0], -1, angles.shape[-1]), angles)
-        still = torch.complex(self._scale, torch.zeros_like(self._scale))
-        return rotated, still
+    def _rotations(self, positions: Tensor) -> tuple[Rotation, Rotation]:
+        """Cosines and signed sines (T, heads + kv_heads, head_dim), times the query scale."""
+        angles = torch.outer(positions.float(), self._frequencies)
+        cos, sin = angles.cos(), angles.sin()
+        rotated = Rotation(
+            self._scale * torch.cat([cos, cos], -1)[:, None],
+            self._scale * torch.cat([-sin, sin], -1)[:, None],
+        )
+        return rotated, Rotation(self._scale, torch.zeros_like(self._scale))
 
 
-def _rotate(x: Tensor, by: Tensor) -> Tensor:
-    """Rotates neighbouring pairs of x (T, heads, head_dim), see `interleave`."""
-    pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
-    return torch.view_as_real(pairs * by).flatten(-2).to(x.dtype)
+# Two operations below are spelled out where torch has one fused call (a complex product,
+# F.silu): at the end of a thread's share those fall back to scalar code that rounds
+# differently, so a row's bits would depend on how many rows there are.
 
 
-def interleave(rows: Tensor, num_heads: int) -> Tensor:
-    """Reorders the rows of a q or k projection so that rotary pairs are neighbours.
+def _rotate(x: Tensor, by: Rotation) -> Tensor:
+    """Rotates element i of x (T, heads, head_dim) with element i + head_dim/2."""
+    wide = x.float()
+    swapped = wide.roll(x.shape[-1] // 2, -1)
+    return (wide * by.cos).add_(swapped.mul_(by.sin)).to(x.dtype)
 
-    Published weights rotate row i of a head with row i + head_dim/2. As neighbours the two
-    are one complex number, and rotation is one product. Queries and keys are reordered
-    alike, so their dot products stay what they were.
-    """
-    halves = rows.unflatten(0, (num_heads, 2, -1))  # (heads, 2, head_dim/2, ...)
-    return halves.transpose(1, 2).flatten(0, 2).contiguous()
+
+def _silu(x: Tensor) -> Tensor:
+    return x / x.neg().exp_().add_(1)
 
 
 def load_decoder(
@@ -144,18 +156,14 @@ def load_decoder(
     def optional(name: str) -> Tensor | None:
         return tensor(name) if name in weights else None
 
-    def product(names: Sequence[str], heads: Sequence[int]) -> AnyProduct:
-        """Several projections of one input as a single product; `heads` > 0: interleave."""
-        parts: list[Tensor] = []
-        biases: list[Tensor] = []
-        for name, num_heads in zip(names, heads, strict=True):
-            weight, bias = tensor(f"{name}.weight"), optional(f"{name}.bias")
-            if num_heads:
-                weight = interleave(weight, num_heads)
-                bias = interleave(bias, num_heads) if bias is not None else None
-            parts.append(weight)
-            biases += [bias] if bias is not None else []
-        return make_product(torch.cat(parts), torch.cat(biases) if biases else None, quantization)
+    def product(*names: str) -> AnyProduct:
+        """Several projections of one input as a single product."""
+        biases = [bias for name in names if (bias := optional(f"{name}.bias")) is not None]
+        return make_product(
+            torch.cat([tensor(f"{name}.weight") for name in names]),
+            torch.cat(biases) if biases else None,
+            quantization,
+        )
 
     def layer(index: int) -> Layer:
         prefix = f"model.layers.{index}"
@@ -165,21 +173,18 @@ def load_decoder(
             pairs = (("q", spec.num_heads), ("k", spec.num_kv_heads))
             qk_norm = torch.cat(
                 [
-                    interleave(tensor(f"{attention}.{name}_norm.weight"), 1).expand(count, -1)
+                    tensor(f"{attention}.{name}_norm.weight").expand(count, -1)
                     for name, count in pairs
                 ]
             )
         return Layer(
             attention_norm=tensor(f"{prefix}.input_layernorm.weight"),
-            qkv=product(
-                [f"{attention}.{name}_proj" for name in "qkv"],
-                [spec.num_heads, spec.num_kv_heads, 0],
-            ),
+            qkv=product(*(f"{attention}.{name}_proj" for name in "qkv")),
             qk_norm=qk_norm,
-            output=product([f"{attention}.o_proj"], [0]),
+            output=product(f"{attention}.o_proj"),
             mlp_norm=tensor(f"{prefix}.post_attention_layernorm.weight"),
-            gate_up=product([f"{mlp}.gate_proj", f"{mlp}.up_proj"], [0, 0]),
-            down=product([f"{mlp}.down_proj"], [0]),
+            gate_up=product(f"{mlp}.gate_proj", f"{mlp}.up_proj"),
+            down=product(f"{mlp}.down_proj"),
             rotates=spec.rope_layers[index],
             window=spec.windows[index],
         )

@@ -18,13 +18,12 @@ from outdraft.errors import OptionError, unknown_choice
 Product = Callable[[Tensor], Tensor]  # (T, in) → (T, out)
 
 QUANTIZATIONS = ("none", "int8", "int4")
+INT8_INPUTS = 16  # the kernel reads so many at once, without looking whether they are there
 INT4_GROUP = 32  # weights that share one scale and zero point
 
 # The prepacked kernels are as fast for 4 rows as for 1, and only from there on is every
 # row's result independent of how many rows there are.
 PACKED_MIN_ROWS = 4
-# Beyond this some CPUs sum in another order; a prompt is multiplied in parts (7 % slower).
-PACKED_MAX_ROWS = 64
 
 
 class DenseProduct:
@@ -49,16 +48,43 @@ class PackedProduct:
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, 2 * PACKED_MIN_ROWS)
         self._bias = bias
         self._product = torch.ops.mkldnn._linear_pointwise
+        shape = (*weight.shape, weight.dtype, torch.get_num_threads())
+        if shape not in _MAX_ROWS:
+            sample = torch.randn(_ROWS_TO_TRY[-1], weight.shape[1]).to(weight.dtype)
+            _MAX_ROWS[shape] = most_rows_alike(self._multiply, sample)
+        self._max_rows = _MAX_ROWS[shape]
 
     def __call__(self, x: Tensor) -> Tensor:
-        if x.shape[0] <= PACKED_MAX_ROWS:
+        if len(x) <= self._max_rows:
             return self._multiply(x)
-        # Parts of nearly one size, none of them too small.
-        return torch.cat([self._multiply(part) for part in x.chunk(-(-len(x) // PACKED_MAX_ROWS))])
+        # Parts of nearly one size, so that none is too small.
+        parts = x.tensor_split(-(-len(x) // self._max_rows))
+        return torch.cat([self._multiply(part) for part in parts])
 
     def _multiply(self, x: Tensor) -> Tensor:
         y: Tensor = self._product(x, self._weight, self._bias, "none", [], "")
         return y
+
+
+# By shape of the weights, dtype and number of threads; found when first needed.
+_MAX_ROWS: dict[tuple[int, int, torch.dtype, int], int] = {}
+_ROWS_TO_TRY = (5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
+
+
+def most_rows_alike(product: Product, sample: Tensor) -> int:
+    """How many rows `product` takes with every row's bits what they are among 4.
+
+    Some CPUs' kernels sum in another order from some number of rows on. More than 64 rows
+    are never taken at once: a prompt then is up to 7 % slower, and nothing else is.
+    """
+    expected = product(sample[:PACKED_MIN_ROWS])
+    most = PACKED_MIN_ROWS
+    for rows in _ROWS_TO_TRY:
+        if not torch.equal(product(sample[:rows])[:PACKED_MIN_ROWS], expected):
+            break
+        most = rows
+    # Half as many at least end up in each part: that must not be too few either.
+    return max(most, 2 * PACKED_MIN_ROWS)
 
 
 class Int8Product:
@@ -113,10 +139,15 @@ AnyProduct = DenseProduct | PackedProduct | Int8Product | Int4Product
 
 def make_product(weight: Tensor, bias: Tensor | None, quantization: str) -> AnyProduct:
     """weight (out, in) in the dtype the model computes in, on the device it computes on."""
+    out, inputs = weight.shape
     if quantization == "int8":
+        if inputs % INT8_INPUTS:
+            raise OptionError(
+                f"int8 needs weights whose inputs are a multiple of {INT8_INPUTS}, "
+                f"got {out}x{inputs}; use none"
+            )
         return Int8Product(weight, bias)
     if quantization == "int4":
-        out, inputs = weight.shape
         if inputs % INT4_GROUP or out % 16:
             raise OptionError(
                 f"int4 needs weights whose inputs are a multiple of {INT4_GROUP} and outputs of "

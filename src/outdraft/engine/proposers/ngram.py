@@ -44,5 +44,13 @@ class NgramProposer:
             if size < len(tokens):
                 at = index.follower.get(tuple(tokens[len(tokens) - size :]))
                 if at is not None:
-                    return tokens[at : at + k]
+                    return _read_on(tokens, at, k)
         return []
+
+
+def _read_on(tokens: list[int], at: int, count: int) -> list[int]:
+    """`count` tokens from `at`; behind the end the text is taken to go on as it is drafted."""
+    draft = tokens[at : at + count]
+    while len(draft) < count:
+        draft.append(draft[len(draft) - (len(tokens) - at)])
+    return draft
