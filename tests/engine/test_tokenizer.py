@@ -12,7 +12,6 @@ import pytest
 import tokenizers
 from tokenizers import decoders, models
 
-from outdraft.engine.gguf_tokenizer import convert
 from outdraft.engine.tokenizer import (
     TextStream,
     Tokenizer,
@@ -20,6 +19,7 @@ from outdraft.engine.tokenizer import (
     first_difference,
     load_tokenizer,
 )
+from outdraft.engine.tokenizer.gguf import convert
 from outdraft.errors import CorruptFileError, ModelError, RequestError
 from outdraft.testing.tiny_models import tiny_gguf, tiny_model
 from outdraft.testing.tiny_tokenizer import CHAT_TEMPLATE, TURN_END_ID, byte_spelling

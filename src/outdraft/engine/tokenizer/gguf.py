@@ -28,7 +28,7 @@ from tokenizers import (
 )
 
 from outdraft.catalog import default_cache_dir
-from outdraft.engine.tokenizer import TokenizerParts
+from outdraft.engine.tokenizer.parts import TokenizerParts
 from outdraft.errors import CorruptFileError, ModelError
 from outdraft.modelspec.gguf_header import GgufHeader, read_gguf_header
 

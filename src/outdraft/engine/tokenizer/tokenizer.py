@@ -1,37 +1,17 @@
-"""A model's own tokenizer and chat template, from a folder or a GGUF file.
-
-`tokenizers` does the work. transformers, seconds to import, is asked only to convert what has no
-tokenizer.json, and the result is kept in the cache folder.
-"""
+"""Text to token ids and back, chats, and comparing two tokenizers."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import tokenizers
 
-from outdraft.engine.chat_template import render_chat
-from outdraft.engine.text_stream import TextStream
+from outdraft.engine.tokenizer.chat_template import render_chat
+from outdraft.engine.tokenizer.folder import folder_parts
+from outdraft.engine.tokenizer.gguf import gguf_parts
+from outdraft.engine.tokenizer.parts import TokenizerParts
 from outdraft.errors import CorruptFileError, ModelError
-
-__all__ = ["TextStream", "Tokenizer", "TokenizerParts", "first_difference", "load_tokenizer"]
-
-_SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
-
-
-@dataclass(frozen=True)
-class TokenizerParts:
-    """What a tokenizer is made of, as plain data: this is what the cache keeps."""
-
-    tokenizer_json: str
-    adds_bos: bool | None  # None: whatever tokenizer.json's post-processor does
-    eos_ids: tuple[int, ...]
-    chat_template: str | None = None
-    special_tokens: Mapping[str, str] = field(default_factory=dict)  # bos_token → its text
 
 
 class Tokenizer:
@@ -124,10 +104,8 @@ def _shown(token: str | None) -> str:
 def load_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer of a Hugging Face folder or a `.gguf` file."""
     if path.is_dir():
-        return _build(_folder_parts(path), path)
+        return _build(folder_parts(path), path)
     if path.suffix == ".gguf" and path.exists():
-        from outdraft.engine.gguf_tokenizer import gguf_parts
-
         return _build(gguf_parts(path), path)
     raise ModelError(f"{path} is neither a model folder nor a .gguf file: no tokenizer there")
 
@@ -137,76 +115,3 @@ def _build(parts: TokenizerParts, source: Path) -> Tokenizer:
         return Tokenizer(parts)
     except Exception as error:  # tokenizers raises bare Exception for whatever it cannot parse
         raise CorruptFileError(f"{source}: the tokenizer cannot be read ({error})") from error
-
-
-def _folder_parts(folder: Path) -> TokenizerParts:
-    config = _read_json(folder / "tokenizer_config.json")
-    names = {**_read_json(folder / "special_tokens_map.json"), **config}
-    special = {name: _text_of(names.get(name)) for name in _SPECIAL_NAMES}
-    file = folder / "tokenizer.json"
-    adds_bos = config.get("add_bos_token")
-    if file.exists():
-        text = file.read_text(encoding="utf-8")
-    else:
-        text, special = _converted(folder)
-        adds_bos = None  # the conversion put it into the post-processor
-    return TokenizerParts(
-        tokenizer_json=text,
-        adds_bos=adds_bos if isinstance(adds_bos, bool) else None,
-        eos_ids=_eos_ids(folder),
-        chat_template=_chat_template(folder, config),
-        special_tokens={name: text for name, text in special.items() if text is not None},
-    )
-
-
-def _converted(folder: Path) -> tuple[str, dict[str, str | None]]:
-    """tokenizer.json made from sentencepiece or vocab files, through transformers."""
-    from transformers import AutoTokenizer
-
-    try:
-        loaded = AutoTokenizer.from_pretrained(folder, use_fast=True)
-        text = loaded.backend_tokenizer.to_str()
-    except Exception as error:  # any of a dozen kinds, by what the folder lacks
-        raise ModelError(
-            f"{folder} has no tokenizer.json and transformers cannot make one "
-            f"({str(error).splitlines()[0] if str(error) else type(error).__name__})"
-        ) from error
-    return text, {name: getattr(loaded, name) for name in _SPECIAL_NAMES}
-
-
-def _eos_ids(folder: Path) -> tuple[int, ...]:
-    """The ids that end a text: generation_config.json's, else config.json's."""
-    for name in ("generation_config.json", "config.json"):
-        value = _read_json(folder / name).get("eos_token_id")
-        if isinstance(value, int):
-            return (value,)
-        if isinstance(value, list):
-            return tuple(value)
-    return ()
-
-
-def _chat_template(folder: Path, config: Mapping[str, Any]) -> str | None:
-    file = folder / "chat_template.jinja"
-    if file.exists():
-        return file.read_text(encoding="utf-8")
-    found = config.get("chat_template")
-    if isinstance(found, list):  # several templates by name
-        found = {entry["name"]: entry["template"] for entry in found}.get("default")
-    return found if isinstance(found, str) else None
-
-
-def _text_of(token: object) -> str | None:
-    """A special token is written as its text or as an object holding it."""
-    if isinstance(token, dict):
-        token = token.get("content")
-    return token if isinstance(token, str) else None
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    if not file.exists():
-        return {}
-    try:
-        contents = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CorruptFileError(f"{file} is not readable JSON ({error})") from error
-    return contents if isinstance(contents, dict) else {}
