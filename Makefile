@@ -9,7 +9,7 @@ STAMP := .venv/.installed
 CODE  := src tests $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-slow clean
+.PHONY: help setup demo check test test-slow clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,12 +21,17 @@ $(STAMP): pyproject.toml
 	@echo "setup: .venv"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "setup: torch $(TORCH) (large: minutes on a slow line)"
-	@$(PIP) "torch==$(TORCH)"
+	@$(PIP) "torch==$(TORCH)" || $(PIP) "torch>=2.11,<2.14"
 	@echo "setup: outdraft and what it is developed with"
 	@$(PIP) --editable ".[dev]"
 	@touch $@
 
-check: setup  ## ruff, mypy --strict, import-linter
+demo: setup  ## one text with n-gram speculation, timed against off (fetches the model once)
+	@$(BIN)/outdraft generate --method ngram --k 6 --compare "Repeat this letter word for word: \
+	Dear neighbours, on Saturday the 14th of June the water will be turned off between nine and \
+	eleven in the morning, because the old pipe under the courtyard is being replaced."
+
+check: setup  ## ruff, mypy --strict, import layers, the rules of the tree
 	@echo "check: ruff"
 	@$(BIN)/ruff check --quiet $(CODE)
 	@$(BIN)/ruff format --quiet --check $(CODE)
@@ -34,6 +39,8 @@ check: setup  ## ruff, mypy --strict, import-linter
 	@$(BIN)/mypy --strict --no-error-summary
 	@echo "check: import layers"
 	@$(BIN)/lint-imports
+	@echo "check: the tree"
+	@$(BIN)/python -m pytest tests/test_tree.py
 
 test: setup  ## the fast suite (fetches the default model once, about 98 MB)
 	@echo "test: the fast suite"

@@ -1,6 +1,6 @@
 """Does speculation change the text? Counts, on a real model.
 
-    python benchmarks/exactness.py                              # 210 prompts × 128 tokens
+    python benchmarks/exactness.py                              # 270 prompts × 128 tokens
     python benchmarks/exactness.py --prompts 8 --tokens 32      # a look
 
 Every prompt is written once without speculation (`off`, sixteen at a time) and once with each
@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass, field
 from outdraft import SamplingParams, Speculation, load_engine
 from outdraft.engine.engine import Engine
 
+PROMPTS = 270  # of which 200 and more run to their full length
 METHODS = ("ngram", "suffix", "draft_model")
 BATCHES = (16, 8, 1, 13, 5, 16, 2, 9, 3, 16)  # sequences at once
 Say = Callable[[str], None]
@@ -85,6 +86,8 @@ def make_params(count: int, max_tokens: int) -> list[SamplingParams]:
         settings: dict[str, object] = {"temperature": (0.0, 0.7, 1.0)[index % 3], "seed": index}
         if index // 3 % 2:
             settings |= extras[index // 6 % len(extras)]
+        # Texts run to their full length but where stop strings are there to end them.
+        settings["ignore_eos"] = "stop" not in settings
         made.append(SamplingParams(max_tokens=max_tokens, **settings))  # type: ignore[arg-type]
     return made
 
@@ -171,7 +174,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--prompts", type=int, default=len(TOPICS) * len(TASKS), metavar="N")
+    parser.add_argument("--prompts", type=int, default=PROMPTS, metavar="N")
     parser.add_argument("--tokens", type=int, default=128, metavar="N", help="per prompt")
     parser.add_argument("--target", default="smollm2-135m")
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")

@@ -225,7 +225,7 @@ def test_impossible_options(make: Make, folders: dict[str, str]) -> None:
         engine.generate([PROMPT, PROMPT], [SamplingParams()])
     with pytest.raises(OptionError, match="max_model_len 9999 is over the 512"):
         make(max_model_len=9999)
-    with pytest.raises(OptionError, match="kv_cache_bytes 100 holds 0 blocks"):
+    with pytest.raises(OptionError, match="kv_cache_memory_bytes 100 holds 0 blocks"):
         make(kv_cache_bytes=100)
     with pytest.raises(OptionError, match=r"dtype 'float31'.*float32"):
         make(dtype="float31")

@@ -29,11 +29,12 @@ from outdraft.errors import OptionError
         ({"frequency_penalty": -3}, "frequency_penalty must be at least -2 and at most 2, got -3"),
         ({"max_tokens": 0}, "max_tokens must be at least 1, got 0"),
         ({"min_tokens": 9, "max_tokens": 8}, "min_tokens must be at least 0 and at most 8, got 9"),
+        ({"seed": "7"}, "seed must be a whole number, got '7'"),
         ({"n": 0}, "n must be at least 1 and at most 64, got 0"),
         ({"logprobs": 21}, "logprobs must be at least 0 and at most 20, got 21"),
         ({"stop": ("a", "")}, "stop takes up to 16 strings that are not empty, got ['a', '']"),
         ({"stop": ("a",) * 17}, "stop takes up to 16 strings"),
-        ({"logit_bias": {3: math.inf}}, "logit_bias of token 3 must be finite, got inf"),
+        ({"logit_bias": {3: math.inf}}, "logit_bias of token 3 must be at least -1000"),
     ],
 )
 def test_refusals_are_one_line_with_the_value_seen(settings: dict[str, Any], said: str) -> None:

@@ -52,13 +52,15 @@ def silent(label: str, done_bytes: int, total_bytes: int | None) -> None:
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
     """A Progress drawn as a bar with speed and time left, on stderr."""
+    console = Console(stderr=True)
     with RichProgress(
         TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=console,
+        disable=not console.is_terminal,
     ) as bar:
         tasks: dict[str, TaskID] = {}
 

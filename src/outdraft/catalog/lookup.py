@@ -67,7 +67,7 @@ def resolve(
     if entry is not None:
         path = _catalog_file(entry, progress, cache_dir or default_cache_dir())
         return ModelFiles(entry.name, path, "gguf", entry.licence)
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))  # leaves a ~ that means nobody as it is
     if path.is_dir():
         return ModelFiles(name, path, "folder")
     if path.is_file():

@@ -76,10 +76,16 @@ def run(args: argparse.Namespace) -> int:
 
     from outdraft.cli.show import loading, show_generation, show_summary
 
-    params = _sampling_params(args)
-    with loading() as (progress, on_layer):
+    try:
         from outdraft.engine.assemble import load_engine
+    except ImportError as error:
+        raise OptionError(
+            f"the engine needs a package that is not here ({error.name}); "
+            "run pip install 'outdraft[engine]'"
+        ) from error
 
+    params = _sampling_params(args)
+    with loading() as on_layer:
         engine = load_engine(
             args.target,
             speculation,
@@ -89,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
             threads=args.threads,
             max_model_len=args.max_model_len,
             kv_cache_bytes=args.kv_cache_memory_bytes,
-            progress=progress,
+            progress=None,
             on_layer=on_layer,
         )
     tokens = _prompt_tokens(engine, prompt, raw=args.raw)
@@ -109,7 +115,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _read_prompt(prompt: str) -> str:
     if prompt != "-":
-        return prompt
+        # Bytes that are no UTF-8 reach us as lone surrogates, which no tokenizer takes.
+        return prompt.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     text = sys.stdin.buffer.read(_MAX_PROMPT_BYTES + 1)
     if len(text) > _MAX_PROMPT_BYTES:
         raise OptionError(f"the prompt on stdin is over {_MAX_PROMPT_BYTES >> 20} MiB; shorten it")
@@ -148,7 +155,7 @@ def _compare(
     shown: Generation,
     num_runs: int | None,
 ) -> dict[str, Any] | None:
-    """Decoding time with speculation against without, the two taking turns."""
+    """Decoding speed with speculation against without, the two taking turns."""
     if not num_runs:
         return None
     from dataclasses import replace
@@ -159,12 +166,14 @@ def _compare(
     off: list[float] = []
     same = True
     for _ in range(num_runs):
-        for times, k in ((on, None), (off, 0)):
+        for speeds, k in ((on, None), (off, 0)):
             engine.forget()  # what an earlier run wrote must not help a later one
             [generation] = engine.generate([tokens], params, k=k)
-            times.append(generation.decode_s or 0.0)
+            if generation.tokens_per_s is None:
+                raise OptionError("the text has a single token: there is nothing to compare")
+            speeds.append(generation.tokens_per_s)
             same = same and generation.tokens == shown.tokens
-    ratios = [without / max(with_, 1e-9) for with_, without in zip(on, off, strict=True)]
+    ratios = [with_ / without for with_, without in zip(on, off, strict=True)]
     return {
         "runs": num_runs,
         "speedup": statistics.median(ratios),
@@ -182,6 +191,7 @@ def _as_json(
         "text": generation.text,
         "token_ids": generation.tokens,
         "prompt_tokens": generation.num_prompt_tokens,
+        "seed": generation.seed,
         "finish_reason": generation.finish_reason.value if generation.finish_reason else None,
         "speculation": {
             "method": speculation.method,

@@ -64,13 +64,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"outdraft: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("\noutdraft: interrupted", file=sys.stderr)
-        return 130
     except BrokenPipeError:
         # The reader left (`| head`). Python would complain once more while it shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:  # no permission, a full disk: the system's own words say it
+        if debug:
+            raise
+        print(f"outdraft: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\noutdraft: interrupted", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

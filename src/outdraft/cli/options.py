@@ -67,7 +67,10 @@ TARGET = (
 _DEFAULTS = Speculation()
 
 SPECULATION = (
-    Option("--method", f"who proposes: {', '.join(METHODS)}", default="off"),
+    Option(
+        "--method",
+        f"who proposes: {', '.join(METHODS)} (default: draft_model with --draft, else off)",
+    ),
     Option("--draft", "the draft model, named like a target", metavar="MODEL"),
     Option("--k", "draft length: tokens proposed in one round", default=_DEFAULTS.k, type=int),
     Option("--rule", f"verification: {', '.join(RULES)} (typical is lossy)", default="coupled"),
@@ -129,7 +132,7 @@ SAMPLING = (
 
 def speculation_from(args: argparse.Namespace) -> Speculation:
     return Speculation(
-        method=args.method,
+        method=args.method or ("draft_model" if args.draft else "off"),
         k=args.k,
         draft=args.draft,
         quantization=args.draft_quantization,

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from outdraft import catalog
 from outdraft.speculation import Speculation
 
 if TYPE_CHECKING:
@@ -22,12 +21,10 @@ if TYPE_CHECKING:
 ACCEPTED = "deep_sky_blue1"
 OWN = "bold orange1"
 
-Layers = Callable[[int, int], None]
-
 
 @contextmanager
-def loading() -> Iterator[tuple[catalog.Progress, Layers]]:
-    """One bar for what is being fetched or loaded, with the time left; gone when done."""
+def loading() -> Iterator[Callable[[int, int], None]]:
+    """A bar for the layers being loaded, with the time left; gone when done."""
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
@@ -38,15 +35,16 @@ def loading() -> Iterator[tuple[catalog.Progress, Layers]]:
         transient=True,
         disable=not console.is_terminal,
     )
-    tasks: dict[str, TaskID] = {}
+    task = bar.add_task("loading layers", total=None)
 
-    def move(label: str, done_bytes: int, total_bytes: int | None) -> None:
-        if label not in tasks:
-            tasks[label] = bar.add_task(label, total=total_bytes)
-        bar.update(tasks[label], completed=done_bytes, total=total_bytes)
+    def on_layer(done: int, total: int) -> None:
+        bar.start()  # not before: a download may be drawing a bar of its own
+        bar.update(task, completed=done, total=total)
 
-    with bar:
-        yield move, lambda done, total: move("loading layers", done, total)
+    try:
+        yield on_layer
+    finally:
+        bar.stop()
 
 
 def make_console(colour: str) -> Console:
@@ -63,7 +61,7 @@ def show_generation(
     from outdraft.engine.tokenizer import TextStream
 
     console = make_console(colour)
-    stream = TextStream(engine.tokenizer)
+    stream = TextStream(engine.tokenizer, after=tokens)
     pending: list[tuple[str, str]] = []
     generation: Generation | None = None
     for event in engine.stream(tokens, params):
@@ -73,21 +71,34 @@ def show_generation(
         for place, token in enumerate(event.tokens):
             style = ACCEPTED if place < event.num_accepted else OWN
             pending.append((stream.feed([token]), style))
+        if event.finish_reason is not None:
+            pending.append((stream.finish(), OWN))
         # The engine decides how much may be shown: a stop string may yet cut the rest off.
-        _print_up_to(console, pending, len(event.text))
+        _show_up_to(console, pending, len(event.text))
     console.print()
     assert generation is not None
     return generation
 
 
-def _print_up_to(console: Console, pending: list[tuple[str, str]], count: int) -> None:
+def _show_up_to(console: Console, pending: list[tuple[str, str]], count: int) -> None:
     while count > 0 and pending:
         text, style = pending.pop(0)
-        console.print(Text(text[:count], style), end="", soft_wrap=True)
+        _show(console, text[:count], style)
         if len(text) > count:
             pending.insert(0, (text[count:], style))
         count -= len(text)
     console.file.flush()
+
+
+def _show(console: Console, text: str, style: str) -> None:
+    if not console.is_terminal:
+        console.file.write(text)  # a pipe or a file gets the text as it is
+        return
+    # rich would make tabs spaces; bells and the like it keeps from the terminal, as it should.
+    for index, part in enumerate(text.split("\t")):
+        if index:
+            console.file.write("\t")
+        console.print(Text(part, style), end="", soft_wrap=True)
 
 
 def show_summary(
@@ -117,7 +128,8 @@ def show_summary(
             f"{comparison['speedup']:.2f}x off "
             f"[{comparison['lowest']:.2f}, {comparison['highest']:.2f}] n={comparison['runs']}"
         )
-        parts.append("same text" if comparison["same_text"] else "TEXT DIFFERS")
+        if speculation.rule == "coupled":  # the others do not promise the same text
+            parts.append("same text" if comparison["same_text"] else "TEXT DIFFERS")
     console = make_console(colour)
     legend = Text()
     if acceptance.num_drafts:

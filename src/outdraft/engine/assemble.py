@@ -8,7 +8,13 @@ import torch
 
 from outdraft.catalog import ModelFiles, Progress, resolve, silent
 from outdraft.engine.engine import Engine
-from outdraft.engine.loading import BLOCK_SIZE, LoadedModel, load_model
+from outdraft.engine.loading import (
+    BLOCK_SIZE,
+    LoadedModel,
+    load_model,
+    resolve_device,
+    resolve_dtype,
+)
 from outdraft.engine.proposers.draft_model import DraftModelProposer
 from outdraft.engine.proposers.ngram import NgramProposer
 from outdraft.engine.proposers.proposer import Proposer
@@ -19,7 +25,8 @@ from outdraft.modelspec import read_modelspec
 from outdraft.speculation import OFF, Speculation
 
 _CPU_KV_CACHE_BYTES = 1 << 30
-_GPU_KV_CACHE_SHARE = 0.6  # of what is free once the target is loaded
+_GPU_KV_CACHE_SHARE = 0.6  # of what is free before the target is loaded
+_GPU_KV_CACHE_SHARE_WITH_DRAFT = 0.3
 
 
 def load_engine(
@@ -35,18 +42,20 @@ def load_engine(
     max_model_len: int | None = None,
     kv_cache_bytes: int | None = None,
     reuse_prefixes: bool = True,
-    progress: Progress = silent,
+    progress: Progress | None = silent,
     on_layer: Callable[[int, int], None] = lambda done, total: None,
 ) -> Engine:
     """Loads a target (and a draft, if the speculation names one) and returns an engine.
 
     target: a catalog name, a hub id, a folder of safetensors or a .gguf file.
+    progress: told of downloads; None draws a bar on stderr.
     """
     _check_positive("max_num_seqs", max_num_seqs)
     _check_positive("max_num_batched_tokens", max_num_batched_tokens)
     _check_positive("max_model_len", max_model_len)
-    _check_positive("kv_cache_bytes", kv_cache_bytes)
+    _check_positive("kv_cache_memory_bytes", kv_cache_bytes)
     _check_positive("threads", threads)
+    resolve_device(device)
     if threads is not None:
         torch.set_num_threads(threads)
     files = resolve(target, progress=progress)
@@ -61,7 +70,7 @@ def load_engine(
         dtype=dtype,
         device=device,
         quantization=quantization,
-        kv_cache_bytes=kv_cache_bytes or _default_kv_cache_bytes(device),
+        kv_cache_bytes=kv_cache_bytes or _default_kv_cache_bytes(device, draft_files),
         max_context=max_model_len,
         reuse_prefixes=reuse_prefixes,
         on_layer=on_layer,
@@ -91,13 +100,14 @@ def _make_proposer(
     if draft_files is None:
         return None
     spec = read_modelspec(draft_files.path)
-    # Room for as many tokens as the target has: a draft must never be the one that runs out.
+    # Room for as many tokens as the target has: where a target's sequence fits, so does its draft.
+    itemsize = resolve_dtype(dtype, resolve_device(device)).itemsize
     draft = load_model(
         draft_files,
         dtype=dtype,
         device=device,
         quantization=speculation.quantization,
-        kv_cache_bytes=target.pool.num_blocks * BLOCK_SIZE * spec.kv_bytes_per_token(4),
+        kv_cache_bytes=target.pool.num_blocks * BLOCK_SIZE * spec.kv_bytes_per_token(itemsize),
         max_context=None,
         reuse_prefixes=reuse_prefixes,
         on_layer=lambda done, total: None,
@@ -120,11 +130,12 @@ def _check_pairing(target: ModelFiles, tokenizer: Tokenizer, draft: ModelFiles) 
         )
 
 
-def _default_kv_cache_bytes(device: str) -> int:
-    if torch.device(device).type != "cuda":
+def _default_kv_cache_bytes(device: str, draft_files: ModelFiles | None) -> int:
+    where = resolve_device(device)
+    if where.type != "cuda":
         return _CPU_KV_CACHE_BYTES
-    free, _ = torch.cuda.mem_get_info(torch.device(device))
-    return int(free * _GPU_KV_CACHE_SHARE)
+    free, _ = torch.cuda.mem_get_info(where)
+    return int(free * (_GPU_KV_CACHE_SHARE_WITH_DRAFT if draft_files else _GPU_KV_CACHE_SHARE))
 
 
 def _check_positive(name: str, value: int | None) -> None:

@@ -53,6 +53,9 @@ class Engine:
         self.tokenizer = tokenizer
         self.speculation = speculation
         self.max_context = model.max_context
+        self._context_limit = (
+            " (all that its KV cache has room for)" if model.is_cache_limited else ""
+        )
         self.vocab_size = model.spec.vocab_size
         self.acceptance = Acceptance()  # over all sequences
         self.pool = model.pool
@@ -108,7 +111,7 @@ class Engine:
                 tokens=list(tokens),
                 num_prompt_tokens=len(tokens),
                 params=params,
-                seed=seed if index == 0 else mix64(seed + index),
+                seed=seed if index == 0 else mix64(mix64(seed) ^ index),
                 stop_ids=stop_ids if params.ignore_eos else stop_ids | self._eos_ids,
                 max_draft_tokens=k,
             )
@@ -122,7 +125,7 @@ class Engine:
                 is_lossy=self.speculation.is_lossy and k != 0,
                 added_ns=time.perf_counter_ns(),
             )
-            transcript = Transcript(self.tokenizer, params.stop)
+            transcript = Transcript(self.tokenizer, params.stop, after=tokens)
             self._live[sequence.id] = _Live(sequence, transcript, generation)
             self._scheduler.add(sequence)
         return request_id
@@ -146,8 +149,8 @@ class Engine:
             raise RequestError(f"token id {wrong} is outside the vocabulary of {self.vocab_size}")
         if len(tokens) >= self.max_context:
             raise RequestError(
-                f"the prompt has {len(tokens)} tokens and the context holds {self.max_context}; "
-                "shorten it by at least "
+                f"the prompt has {len(tokens)} tokens and the context holds {self.max_context}"
+                f"{self._context_limit}; shorten it by at least "
                 f"{len(tokens) - self.max_context + 1} (one token must be left to write)"
             )
         for name, ids in (("logit_bias", params.logit_bias), ("stop token", params.stop_token_ids)):
@@ -349,7 +352,7 @@ def _logprobs(processed: Tensor, tokens: list[int], num_top: int) -> list[TokenL
     own = table.gather(1, at)[:, 0].tolist()
     tops: list[tuple[tuple[int, float], ...]] = [()] * len(tokens)
     if num_top:
-        best = table.topk(num_top, dim=1)
+        best = table.topk(min(num_top, table.shape[1]), dim=1)
         tops = [
             # Cut-off tokens are no alternatives: their logprob is -inf.
             tuple(pair for pair in zip(ids, values, strict=True) if pair[1] > -math.inf)

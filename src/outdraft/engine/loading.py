@@ -25,6 +25,7 @@ class LoadedModel:
     runner: Runner
     pool: BlockPool
     max_context: int  # tokens a sequence may have: the model's limit, or the cache's
+    is_cache_limited: bool  # whether it is the cache's
 
 
 def load_model(
@@ -38,8 +39,13 @@ def load_model(
     reuse_prefixes: bool,
     on_layer: Callable[[int, int], None],
 ) -> LoadedModel:
-    where = torch.device(device)
+    where = resolve_device(device)
     spec = read_modelspec(files.path)
+    if max_context is not None and max_context > spec.max_context:
+        raise OptionError(
+            f"max_model_len {max_context} is over the {spec.max_context} tokens "
+            f"that {files.name} was made for"
+        )
     weights = open_weights(files.path, num_heads=spec.num_heads, num_kv_heads=spec.num_kv_heads)
     decoder = load_decoder(
         spec,
@@ -49,40 +55,49 @@ def load_model(
         quantization=quantization,
         on_layer=on_layer,
     )
-    if max_context is not None and max_context > spec.max_context:
-        raise OptionError(
-            f"max_model_len {max_context} is over the {spec.max_context} tokens "
-            f"that {files.name} was made for"
-        )
-    return with_cache(
+    model = with_cache(
         decoder, kv_cache_bytes, max_context or spec.max_context, reuse_prefixes=reuse_prefixes
     )
+    if max_context is not None and model.is_cache_limited:
+        raise OptionError(
+            f"max_model_len {max_context} does not fit a KV cache of {kv_cache_bytes} bytes, which "
+            f"holds {model.max_context} tokens; raise kv_cache_memory_bytes or lower max_model_len"
+        )
+    return model
 
 
 def with_cache(
     decoder: Decoder, kv_cache_bytes: int, max_context: int, *, reuse_prefixes: bool
 ) -> LoadedModel:
     spec = decoder.spec
-    per_token = 2 * spec.num_layers * spec.num_kv_heads * spec.head_dim * decoder.dtype.itemsize
+    per_token = spec.kv_bytes_per_token(decoder.dtype.itemsize)
     num_blocks = kv_cache_bytes // (per_token * BLOCK_SIZE)
     if num_blocks < 2:
         raise OptionError(
-            f"kv_cache_bytes {kv_cache_bytes} holds {num_blocks} blocks of {BLOCK_SIZE} tokens; "
-            f"give at least {2 * per_token * BLOCK_SIZE}"
+            f"kv_cache_memory_bytes {kv_cache_bytes} holds {num_blocks} blocks of {BLOCK_SIZE} "
+            f"tokens; give at least {2 * per_token * BLOCK_SIZE}"
         )
-    pool = BlockPool(num_blocks, BLOCK_SIZE, reuse=reuse_prefixes)
-    cache = KVCache(
-        spec.num_layers,
-        num_blocks,
-        BLOCK_SIZE,
-        spec.num_kv_heads,
-        spec.head_dim,
-        decoder.dtype,
-        decoder.device,
-    )
+    try:
+        cache = KVCache(
+            spec.num_layers,
+            num_blocks,
+            BLOCK_SIZE,
+            spec.num_kv_heads,
+            spec.head_dim,
+            decoder.dtype,
+            decoder.device,
+        )
+        pool = BlockPool(num_blocks, BLOCK_SIZE, reuse=reuse_prefixes)
+    except (RuntimeError, MemoryError) as error:  # torch's and Python's out of memory
+        raise OptionError(
+            f"no memory for a KV cache of {kv_cache_bytes} bytes on {decoder.device}; "
+            "give it less (kv_cache_memory_bytes)"
+        ) from error
     # Block 0 is scratch. A lone sequence must always fit, or it could never finish.
     capacity = (num_blocks - 1) * BLOCK_SIZE
-    return LoadedModel(spec, Runner(decoder, cache), pool, min(max_context, capacity))
+    return LoadedModel(
+        spec, Runner(decoder, cache), pool, min(max_context, capacity), capacity < max_context
+    )
 
 
 def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
@@ -93,3 +108,18 @@ def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
     if dtype not in DTYPES:
         raise unknown_choice("dtype", dtype, ("auto", *DTYPES))
     return DTYPES[dtype]
+
+
+def resolve_device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise OptionError(f"unknown device {name!r}; valid: cpu, cuda, cuda:N") from None
+    if device.type not in ("cpu", "cuda"):
+        raise OptionError(f"device {name!r} is not supported; valid: cpu, cuda, cuda:N")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise OptionError(
+            f"device {name!r} is not there: torch sees {torch.cuda.device_count()} CUDA devices; "
+            "use cpu"
+        )
+    return device

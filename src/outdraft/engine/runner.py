@@ -54,8 +54,9 @@ class Runner:
         hidden, taps = self.decoder.forward(batch, self.cache, self._taps)
         wanted = hidden.index_select(0, batch.logit_rows)
         count = sum(run.num_logits for run in runs)
+        logits = self.decoder.logits(wanted) if count else wanted.new_empty(0, 0)
         return StepResult(
-            logits=self.decoder.logits(wanted)[:count],
+            logits=logits[:count],
             hidden=wanted[:count],
             taps=[tap.index_select(0, batch.logit_rows)[:count] for tap in taps],
         )

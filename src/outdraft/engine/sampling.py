@@ -129,18 +129,16 @@ def _penalized(logits: Tensor, rows: Seq[Row]) -> Tensor:
     size, device = logits.shape[1], logits.device
     # How often each token was written. The last column takes tokens these logits do not have:
     # a draft's vocabulary may be padded less than its target's.
-    output = torch.zeros(len(chosen), size + 1, device=device)
-    prompt = torch.zeros(len(chosen), size + 1, dtype=torch.bool, device=device)
+    written: list[int] = []  # places in the table of counts, row by row
+    read: list[int] = []
     for place, index in enumerate(chosen):
-        row = rows[index]
+        row, first = rows[index], place * (size + 1)
         tokens, start = row.sequence.tokens, row.sequence.num_prompt_tokens
-        written = torch.tensor([*tokens[start:], *row.drafts], dtype=torch.long, device=device)
-        ones = torch.ones(len(written), device=device)
-        output[place].index_add_(0, written.clamp_(max=size), ones)
+        written += [first + min(token, size) for token in (*tokens[start:], *row.drafts)]
         if row.params.repetition_penalty != 1.0:
-            read = torch.tensor(tokens[:start], dtype=torch.long, device=device)
-            prompt[place, read.clamp_(max=size)] = True
-    output, prompt = output[:, :size], prompt[:, :size]
+            read += [first + min(token, size) for token in tokens[:start]]
+    output = _counts(written, len(chosen), size, device)
+    prompt = _counts(read, len(chosen), size, device) > 0
 
     def column(values: Seq[float]) -> Tensor:
         return torch.tensor(values, device=device)[:, None]
@@ -154,6 +152,12 @@ def _penalized(logits: Tensor, rows: Seq[Row]) -> Tensor:
     part = part - output * column([p.frequency_penalty for p in params])
     part = part - (output > 0) * column([p.presence_penalty for p in params])
     return logits.index_copy(0, which, part)
+
+
+def _counts(places: list[int], num_rows: int, size: int, device: torch.device) -> Tensor:
+    """(num_rows, size): how often each place of a table with one spare column is named."""
+    at = torch.tensor(places, dtype=torch.long).to(device)
+    return at.bincount(minlength=num_rows * (size + 1)).view(num_rows, -1)[:, :size].float()
 
 
 def _biased(logits: Tensor, rows: Seq[Row]) -> Tensor:

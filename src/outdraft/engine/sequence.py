@@ -12,6 +12,7 @@ from outdraft.errors import OptionError
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
 MAX_CHOICES = 64
+MAX_BIAS = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,10 @@ class SamplingParams:
                 f"stop takes up to {MAX_STOP_STRINGS} strings that are not empty, "
                 f"got {list(self.stop)!r}"
             )
+        if self.seed is not None and not isinstance(self.seed, int):
+            raise OptionError(f"seed must be a whole number, got {self.seed!r}")
         for token, bias in self.logit_bias.items():
-            if not math.isfinite(bias):
-                raise OptionError(f"logit_bias of token {token} must be finite, got {bias}")
+            _between(f"logit_bias of token {token}", bias, -MAX_BIAS, MAX_BIAS)
 
     @property
     def has_penalties(self) -> bool:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from outdraft.engine.tokenizer import TextStream, Tokenizer
 
 
 class Transcript:
     """Feed tokens one by one; `take` gives text that no later token can take back."""
 
-    def __init__(self, tokenizer: Tokenizer, stop: tuple[str, ...]) -> None:
-        self._stream = TextStream(tokenizer)
+    def __init__(
+        self, tokenizer: Tokenizer, stop: tuple[str, ...], *, after: Sequence[int] = ()
+    ) -> None:
+        """`after`: the prompt, so that the first word keeps the space before it."""
+        self._stream = TextStream(tokenizer, after=after)
         self._stop = stop
         self._longest_stop = max((len(string) for string in stop), default=0)
         self._num_taken = 0

@@ -42,7 +42,7 @@ def read_folder(folder: Path) -> ModelSpec:
         return _build(family, config, eos_source, entries, path)
     except KeyError as error:
         raise CorruptFileError(f"{path} lacks the key {error}; fetch it again") from error
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, ZeroDivisionError) as error:
         raise CorruptFileError(
             f"{path} holds a value of the wrong kind ({error}); fetch it again"
         ) from error
@@ -55,6 +55,13 @@ def _build(
     entries: list[TensorEntry],
     path: Path,
 ) -> ModelSpec:
+    packed = config.get("quantization_config")
+    if packed:
+        method = packed.get("quant_method", "unknown") if isinstance(packed, dict) else packed
+        raise ModelError(
+            f"{path} holds weights quantized by {method!r}, which this engine does not read; "
+            "take the unquantized model or a GGUF file of it"
+        )
     activation = config.get("hidden_act") or "silu"
     if activation != "silu":
         raise ModelError(f"unsupported activation {activation!r} in {path}; supported: silu")

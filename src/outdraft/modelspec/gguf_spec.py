@@ -37,6 +37,8 @@ def read_gguf(path: Path) -> ModelSpec:
         return _build(header, path)
     except KeyError as error:
         raise CorruptFileError(f"{path} lacks the key {error}; fetch it again") from error
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        raise CorruptFileError(f"{path}: impossible header ({error}); fetch it again") from error
 
 
 def _build(header: GgufHeader, path: Path) -> ModelSpec:

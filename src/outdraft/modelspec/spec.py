@@ -41,6 +41,16 @@ class ModelSpec:
     num_parameters: int  # tied embeddings counted once
     bytes_by_dtype: Mapping[str, int] = field(hash=False)  # what the tensors take in the files
 
+    def __post_init__(self) -> None:
+        counts = ("num_layers", "hidden_size", "intermediate_size", "num_heads", "num_kv_heads")
+        for name in (*counts, "head_dim", "vocab_size", "max_context"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}")
+        if self.num_heads % self.num_kv_heads or self.head_dim % 2:
+            raise ValueError(
+                f"{self.num_heads} heads over {self.num_kv_heads} kv heads of {self.head_dim}"
+            )
+
     @property
     def num_bytes(self) -> int:
         """Bytes of all tensors as they lie in the files."""

@@ -6,7 +6,7 @@ layers rotate, which look back only so far, whether the head is the embedding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from outdraft.engine.models.attention import attend
 from outdraft.engine.models.batch import Batch
 from outdraft.engine.models.linear import AnyProduct, make_product
 from outdraft.engine.models.weights import Weights
+from outdraft.errors import CorruptFileError
 from outdraft.modelspec import ModelSpec, inverse_frequencies
 
 
@@ -150,17 +151,23 @@ def load_decoder(
 ) -> Decoder:
     """Builds the model layer by layer, so that never more than one is held twice."""
 
-    def tensor(name: str) -> Tensor:
-        return weights.get(name).to(device=device, dtype=dtype)
+    hidden, dim = spec.hidden_size, spec.head_dim
+    queries, kv = spec.num_heads * dim, spec.num_kv_heads * dim
 
-    def optional(name: str) -> Tensor | None:
-        return tensor(name) if name in weights else None
+    def tensor(name: str, *shape: int) -> Tensor:
+        found = weights.get(name)
+        if found.shape != shape:
+            raise CorruptFileError(
+                f"tensor {name} has shape {tuple(found.shape)} where the model's own "
+                f"description makes it {shape}; the files do not belong together"
+            )
+        return found.to(device=device, dtype=dtype)
 
-    def product(*names: str) -> AnyProduct:
+    def product(outs: Mapping[str, int], inputs: int, *, bias: bool) -> AnyProduct:
         """Several projections of one input as a single product."""
-        biases = [bias for name in names if (bias := optional(f"{name}.bias")) is not None]
+        biases = [tensor(f"{name}.bias", out) for name, out in outs.items()] if bias else []
         return make_product(
-            torch.cat([tensor(f"{name}.weight") for name in names]),
+            torch.cat([tensor(f"{name}.weight", out, inputs) for name, out in outs.items()]),
             torch.cat(biases) if biases else None,
             quantization,
         )
@@ -168,37 +175,47 @@ def load_decoder(
     def layer(index: int) -> Layer:
         prefix = f"model.layers.{index}"
         attention, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
+        width = spec.intermediate_size
         qk_norm = None
         if spec.qk_norm:
             pairs = (("q", spec.num_heads), ("k", spec.num_kv_heads))
             qk_norm = torch.cat(
                 [
-                    tensor(f"{attention}.{name}_norm.weight").expand(count, -1)
+                    tensor(f"{attention}.{name}_norm.weight", dim).expand(count, -1)
                     for name, count in pairs
                 ]
             )
         return Layer(
-            attention_norm=tensor(f"{prefix}.input_layernorm.weight"),
-            qkv=product(*(f"{attention}.{name}_proj" for name in "qkv")),
+            attention_norm=tensor(f"{prefix}.input_layernorm.weight", hidden),
+            qkv=product(
+                {
+                    f"{attention}.q_proj": queries,
+                    f"{attention}.k_proj": kv,
+                    f"{attention}.v_proj": kv,
+                },
+                hidden,
+                bias=spec.qkv_bias,
+            ),
             qk_norm=qk_norm,
-            output=product(f"{attention}.o_proj"),
-            mlp_norm=tensor(f"{prefix}.post_attention_layernorm.weight"),
-            gate_up=product(f"{mlp}.gate_proj", f"{mlp}.up_proj"),
-            down=product(f"{mlp}.down_proj"),
+            output=product({f"{attention}.o_proj": hidden}, queries, bias=spec.o_bias),
+            mlp_norm=tensor(f"{prefix}.post_attention_layernorm.weight", hidden),
+            gate_up=product(
+                {f"{mlp}.gate_proj": width, f"{mlp}.up_proj": width}, hidden, bias=spec.mlp_bias
+            ),
+            down=product({f"{mlp}.down_proj": hidden}, width, bias=spec.mlp_bias),
             rotates=spec.rope_layers[index],
             window=spec.windows[index],
         )
 
-    embedding = tensor("model.embed_tokens.weight")
+    embedding = tensor("model.embed_tokens.weight", spec.vocab_size, hidden)
     layers = []
     for index in range(spec.num_layers):
         layers.append(layer(index))
         on_layer(index + 1, spec.num_layers)
-    tied = "lm_head.weight" not in weights
     # The head decides every token: at 4 bits it would cost more acceptance than it saves.
     head = make_product(
-        embedding if tied else tensor("lm_head.weight"),
+        embedding if spec.tie_embeddings else tensor("lm_head.weight", spec.vocab_size, hidden),
         None,
         "int8" if quantization == "int4" else quantization,
     )
-    return Decoder(spec, embedding, layers, tensor("model.norm.weight"), head)
+    return Decoder(spec, embedding, layers, tensor("model.norm.weight", hidden), head)

@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from outdraft.errors import OptionError, unknown_choice
+from outdraft.speculation import QUANTIZATIONS
 
 Product = Callable[[Tensor], Tensor]  # (T, in) → (T, out)
 
-QUANTIZATIONS = ("none", "int8", "int4")
 INT8_INPUTS = 16  # the kernel reads so many at once, without looking whether they are there
 INT4_GROUP = 32  # weights that share one scale and zero point
 
@@ -57,9 +57,12 @@ class PackedProduct:
     def __call__(self, x: Tensor) -> Tensor:
         if len(x) <= self._max_rows:
             return self._multiply(x)
-        # Parts of nearly one size, so that none is too small.
-        parts = x.tensor_split(-(-len(x) // self._max_rows))
-        return torch.cat([self._multiply(part) for part in parts])
+        if self._max_rows < 2 * PACKED_MIN_ROWS:
+            padded = F.pad(x, (0, 0, 0, -len(x) % PACKED_MIN_ROWS))
+            parts = padded.split(PACKED_MIN_ROWS)
+        else:  # of nearly one size, so that none is too small
+            parts = x.tensor_split(-(-len(x) // self._max_rows))
+        return torch.cat([self._multiply(part) for part in parts])[: len(x)]
 
     def _multiply(self, x: Tensor) -> Tensor:
         y: Tensor = self._product(x, self._weight, self._bias, "none", [], "")
@@ -77,14 +80,13 @@ def most_rows_alike(product: Product, sample: Tensor) -> int:
     Some CPUs' kernels sum in another order from some number of rows on. More than 64 rows
     are never taken at once: a prompt then is up to 7 % slower, and nothing else is.
     """
-    expected = product(sample[:PACKED_MIN_ROWS])
+    expected = torch.cat([product(part) for part in sample.split(PACKED_MIN_ROWS)])
     most = PACKED_MIN_ROWS
     for rows in _ROWS_TO_TRY:
-        if not torch.equal(product(sample[:rows])[:PACKED_MIN_ROWS], expected):
+        if not torch.equal(product(sample[:rows]), expected[:rows]):
             break
         most = rows
-    # Half as many at least end up in each part: that must not be too few either.
-    return max(most, 2 * PACKED_MIN_ROWS)
+    return most
 
 
 class Int8Product:
@@ -121,7 +123,8 @@ class Int4Product:
         self._scales = torch.stack([scale.t(), zero.t()], -1).to(torch.bfloat16).contiguous()
         if weight.is_cuda:
             packed = (codes[:, ::2] << 4 | codes[:, 1::2]).to(torch.uint8)
-            self._weight = torch._convert_weight_to_int4pack(packed, 8)
+            tiles = next(tiles for tiles in (8, 4, 2) if inputs % (16 * tiles) == 0)
+            self._weight = torch._convert_weight_to_int4pack(packed, tiles)
             self._product = torch._weight_int4pack_mm
         else:
             self._weight = torch._convert_weight_to_int4pack_for_cpu(codes, 1)

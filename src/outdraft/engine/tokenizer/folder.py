@@ -20,7 +20,7 @@ def folder_parts(folder: Path) -> TokenizerParts:
     file = folder / "tokenizer.json"
     adds_bos = config.get("add_bos_token")
     if file.exists():
-        text = file.read_text(encoding="utf-8")
+        text = _read_text(file)
     else:
         text, special = _converted(folder)
         adds_bos = None  # the conversion put it into the post-processor
@@ -62,10 +62,11 @@ def _eos_ids(folder: Path) -> tuple[int, ...]:
 def _chat_template(folder: Path, config: Mapping[str, Any]) -> str | None:
     file = folder / "chat_template.jinja"
     if file.exists():
-        return file.read_text(encoding="utf-8")
+        return _read_text(file)
     found = config.get("chat_template")
     if isinstance(found, list):  # several templates by name
-        found = {entry["name"]: entry["template"] for entry in found}.get("default")
+        named = [entry for entry in found if isinstance(entry, dict)]
+        found = {entry.get("name"): entry.get("template") for entry in named}.get("default")
     return found if isinstance(found, str) else None
 
 
@@ -76,11 +77,18 @@ def _text_of(token: object) -> str | None:
     return token if isinstance(token, str) else None
 
 
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(f"{file} is not UTF-8 text ({error})") from error
+
+
 def _read_json(file: Path) -> dict[str, Any]:
     if not file.exists():
         return {}
     try:
-        contents = json.loads(file.read_text(encoding="utf-8"))
+        contents = json.loads(_read_text(file))
     except ValueError as error:
         raise CorruptFileError(f"{file} is not readable JSON ({error})") from error
     return contents if isinstance(contents, dict) else {}

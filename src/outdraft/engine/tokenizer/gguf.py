@@ -33,7 +33,6 @@ from outdraft.errors import CorruptFileError, ModelError
 from outdraft.modelspec.gguf_header import GgufHeader, read_gguf_header
 
 _FORMAT = 1  # of the cache; raise it when conversion changes
-_HASHED_BYTES = 4 << 20
 _ARRAYS = tuple(f"tokenizer.ggml.{name}" for name in ("tokens", "merges", "token_type"))
 _CONTROL, _USER_DEFINED, _UNUSED = 3, 4, 5
 _SPECIAL_IDS = {
@@ -191,9 +190,11 @@ def _kinds(header: GgufHeader) -> list[int]:
 
 
 def _key(path: Path) -> str:
-    """By content, so that a copied or renamed file is known again."""
+    """By the whole header, so that a copied or renamed file is known again, an edited one not."""
+    header = read_gguf_header(path)
+    end = min((tensor.offset for tensor in header.tensors.values()), default=0)
     with path.open("rb") as file:
-        digest = hashlib.sha256(file.read(_HASHED_BYTES))
+        digest = hashlib.sha256(file.read(end))
     digest.update(f"{path.stat().st_size} {_FORMAT}".encode())
     return digest.hexdigest()[:32]
 
