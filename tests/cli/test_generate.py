@@ -80,7 +80,7 @@ def test_the_stream_is_the_text_and_the_last_line_tells(
 ) -> None:
     arguments = ["--target", target, "--method", "ngram", "--max-tokens", "30", "--ignore-eos"]
     text = run_json(capsys, *arguments)["text"]
-    assert main(["generate", PROMPT, "--raw", *arguments, "--compare", "1"]) == 0
+    assert main(["generate", PROMPT, "--raw", *arguments, "--compare", "--runs", "1"]) == 0
     out = capsys.readouterr().out
     assert isinstance(text, str)
     assert out.startswith(text), "a pipe gets the text as it is"
@@ -258,6 +258,7 @@ class TestBadInput:
         assert "0" in refused(capsys, "hi", "--k", "0")
         assert "TOKEN_ID=BIAS" in refused(capsys, "hi", "--logit-bias", "7")
         assert "--method" in refused(capsys, "hi", "--compare")
+        assert "--runs" in refused(capsys, "hi", "--runs", "0")
 
 
 def test_a_prompt_that_is_no_utf8_is_written_to_all_the_same(

@@ -48,12 +48,11 @@ def add_parser(commands: Any) -> None:
     group.add_argument("--raw", action="store_true", help="do not apply the chat template")
     group.add_argument(
         "--compare",
-        nargs="?",
-        const=3,
-        type=int,
-        metavar="N",
-        help="time it against the same engine with speculation off, N runs each, taking turns "
-        "(default: 3)",
+        action="store_true",
+        help="time it against the same engine with speculation off, the two taking turns",
+    )
+    group.add_argument(
+        "--runs", type=int, default=3, metavar="N", help="of each, for --compare (default: 3)"
     )
     group.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     group.add_argument(
@@ -68,9 +67,9 @@ def run(args: argparse.Namespace) -> int:
     speculation = speculation_from(args)
     if args.color not in _COLOURS:
         raise unknown_choice("--color", args.color, _COLOURS)
-    if args.compare is not None and args.compare < 1:
-        raise OptionError(f"--compare needs at least 1 run, got {args.compare}")
-    if args.compare is not None and speculation.is_off:
+    if args.runs < 1:
+        raise OptionError(f"--runs must be at least 1, got {args.runs}")
+    if args.compare and speculation.is_off:
         raise OptionError("--compare needs something to compare with off; choose a --method")
     prompt = _read_prompt(args.prompt)
 
@@ -105,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
         [generation] = engine.generate([tokens], params)
     else:
         generation = show_generation(engine, tokens, params, args.color)
-    comparison = _compare(engine, tokens, params, generation, args.compare)
+    comparison = _compare(engine, tokens, params, generation, args.runs) if args.compare else None
     if args.json:
         print(json.dumps(_as_json(generation, speculation, comparison)))
     else:
@@ -153,11 +152,9 @@ def _compare(
     tokens: list[int],
     params: SamplingParams,
     shown: Generation,
-    num_runs: int | None,
-) -> dict[str, Any] | None:
+    num_runs: int,
+) -> dict[str, Any]:
     """Decoding speed with speculation against without, the two taking turns."""
-    if not num_runs:
-        return None
     from dataclasses import replace
 
     # A fixed seed makes both sides write the same text.
