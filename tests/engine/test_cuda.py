@@ -56,10 +56,17 @@ def test_other_rules_run(rule: str, tmp_path: Path) -> None:
     assert all(len(text) == 48 for text in texts(target, speculation, device="cuda"))
 
 
+@pytest.mark.parametrize("hidden", [256, 576])  # 576 is no multiple of 128
 @pytest.mark.parametrize("quantization", ["none", "int8", "int4"])
-def test_bfloat16_and_packed_weights_run(quantization: str, tmp_path: Path) -> None:
+def test_bfloat16_and_packed_weights_run(quantization: str, hidden: int, tmp_path: Path) -> None:
     target = tiny_model(
-        tmp_path / "target", "llama", hidden=256, heads=4, head_dim=64, intermediate=512
+        tmp_path / "target",
+        "llama",
+        hidden=hidden,
+        heads=hidden // 64,
+        kv_heads=hidden // 64,
+        head_dim=64,
+        intermediate=512,
     )
     found = texts(target, Speculation(), device="cuda", quantization=quantization)
     assert all(len(text) == 48 for text in found)

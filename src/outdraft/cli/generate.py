@@ -34,6 +34,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "generate",
         help="write one text, with or without speculation",
+        usage="outdraft generate PROMPT [options]",
         description="Write one text. Draft tokens that were accepted and the target's own tokens "
         "come in two colours; the last line says what speculation did.",
         epilog=_EXAMPLES,
