@@ -192,6 +192,8 @@ def main() -> None:
         if only is None or quantization in only:
             other = load_engine(quantization=quantization)
             arms[quantization] = engine_arm(other, TALK, fixed)
+            for rows in (1, 6):
+                arms[f"step of {rows} {quantization}"] = step_arm(other, rows)
     if only is None or "bf16" in only:
         arms["bf16"] = engine_arm(load_engine(dtype="bfloat16"), TALK, fixed)
 
@@ -200,6 +202,7 @@ def main() -> None:
     pairs = [("off", "transformers"), ("ngram on copies", "off on copies")]
     pairs += [(name, "off") for name in ("int8", "int4", "bf16")]
     pairs += [(f"step of {rows}", "step of 1") for rows in (2, 4, 6, 8)]
+    pairs += [(f"step of 6 {name}", f"step of 1 {name}") for name in ("int8", "int4")]
     report: dict[str, Any] = {
         "machine": machine(),
         "rounds": args.rounds,
