@@ -15,7 +15,8 @@ README = (ROOT / "README.md").read_text()
 
 
 def code_blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    return [block for name, block in fenced if name == language]
 
 
 def commands() -> list[str]:
