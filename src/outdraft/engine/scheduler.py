@@ -119,7 +119,7 @@ class Scheduler:
             table = self._pool.share(hashes)
             cached = len(table) * size
             count = min(len(sequence) - cached, self._budget)
-            # One block in hand for everybody, or the newcomer would soon be sent back.
+            # While others run one block is kept in hand, or the newcomer would soon be sent back.
             spare = self._pool.num_free - (self._pool.blocks_for(cached + count) - len(table))
             if spare < min(len(self._running), 1) or not self._pool.grow(table, cached + count):
                 self._pool.release(table)
