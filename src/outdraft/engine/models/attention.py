@@ -2,9 +2,9 @@
 
 Each row's result depends on that row alone, to the last bit: not on how many other rows
 share the step, nor on how far its neighbours make it padded. Speculation can then never
-change a text through rounding. Two things bring this about (`tests/engine/models/
-test_attention.py` holds them to it): values are summed over a fixed number of keys at a time, in order, because
-a matrix library splits a long sum by its total length; and no product has fewer than
+change a text through rounding. Two things bring this about (test_attention.py holds them to
+it): values are summed over a fixed number of keys at a time, in order, because a matrix
+library splits a long sum by its total length; and no product has fewer than
 `MIN_PRODUCT_ROWS` rows, where that library changes to other kernels.
 """
 
