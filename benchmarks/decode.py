@@ -3,10 +3,11 @@
 Every figure is a ratio of arms that took turns in this one process, on the default model,
 greedy, one stream, prompt time included. The arms of a ratio get the same prompts in turn.
 
-    python benchmarks/decode.py [--rounds 12] [--tokens 64] [--threads 2] [--only off,int8] [--json]
+    python benchmarks/decode.py [--rounds 22] [--tokens 64] [--threads 2] [--only off,int8] [--json]
 
 off ÷ transformers     our engine without speculation against transformers' generate, float32
-ngram ÷ off            on prompts whose answer copies or edits their own text, float32
+ngram ÷ off            on prompts that ask to copy or edit a text, float32: all of them, and those
+                       where the model did copy (half of the answer's 4-grams are the prompt's)
 int8, int4, bf16 ÷ off the target's weights in that format against float32
 verify 4 ÷ 1           the time of a step of 4 tokens over the time of a step of 1, float32
 """
@@ -78,7 +79,16 @@ def total_price(rows):
     for name, price, count in rows:
         total += price * count
     return total"""
+_LIST = """1. Boots and a warm coat
+2. Two litres of water
+3. A map of the valley
+4. Bread, cheese and four apples
+5. A torch and spare batteries
+6. Rope, twenty metres
+7. A whistle on a string
+8. Matches in a dry tin"""
 # A question, and how the answer begins: a model this small needs a push to edit at all.
+# Every prompt that was ever tried is kept: which of them copy is for `copies_prompt` to say.
 COPY = (
     (f"Repeat the following letter word for word, and nothing else:\n\n{_LETTER}", ""),
     (f"Copy this JSON exactly:\n\n{_RECORD}", ""),
@@ -94,6 +104,15 @@ COPY = (
         f"```python\n{_ROWS}\n```",
         "```python\ndef load_rows(path):\n",
     ),
+    (f"Repeat this list exactly:\n\n{_LIST}", ""),
+    (
+        "Add a type hint to each parameter of this program and print the whole program:\n\n"
+        f"```python\n{_ROWS}\n```",
+        "```python\ndef load_rows(path: str):\n    rows = []\n",
+    ),
+    (f"Copy this program exactly as it is:\n\n```python\n{_CODE}\n```", ""),
+    (f"Rewrite this program, renaming `values` to `numbers`:\n\n```python\n{_CODE}\n```", ""),
+    (f"Add a docstring to each function of this program:\n\n```python\n{_CODE}\n```", ""),
 )
 
 
@@ -121,6 +140,24 @@ def engine_arm(
         return len(generation.tokens) / (time.perf_counter() - start)
 
     return arm
+
+
+def copies_prompt(prompt: list[int], answer: list[int], size: int = 4) -> bool:
+    """Whether half of the answer's 4-grams stand in the prompt: it copies, as it was asked to.
+
+    Judged on the answer written without speculation, so that speed has no say in it.
+    """
+    seen = {tuple(prompt[at : at + size]) for at in range(len(prompt) - size + 1)}
+    grams = [tuple(answer[at : at + size]) for at in range(len(answer) - size + 1)]
+    return bool(grams) and 2 * sum(gram in seen for gram in grams) >= len(grams)
+
+
+def copying_rounds(engine: Engine, params: SamplingParams, rounds: int) -> list[int]:
+    """The rounds whose prompt is one that the model really copies from."""
+    chats = prompt_ids(engine, COPY)
+    answers = engine.generate(chats, params, k=0)
+    copies = [copies_prompt(chat, each.tokens) for chat, each in zip(chats, answers, strict=True)]
+    return [index for index in range(rounds) if copies[index % len(copies)]]
 
 
 def transformers_arm(engine: Engine, tokens: int) -> Callable[[int], float]:
@@ -169,7 +206,7 @@ def step_arm(engine: Engine, rows: int, context: int = 128) -> Callable[[int], f
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=22)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only", default="", help="comma list of arms besides off")
@@ -199,7 +236,12 @@ def main() -> None:
 
     take_turns(arms, 1)  # warm-up
     found = take_turns(arms, args.rounds)
+    rounds = copying_rounds(engine, whole, args.rounds)
+    for name in ("ngram", "off"):
+        every = found[f"{name} on copies"]
+        found[f"{name} where it copied"] = [every[index] for index in rounds]
     pairs = [("off", "transformers"), ("ngram on copies", "off on copies")]
+    pairs.append(("ngram where it copied", "off where it copied"))
     pairs += [(name, "off") for name in ("int8", "int4", "bf16")]
     pairs += [(f"step of {rows}", "step of 1") for rows in (2, 4, 6, 8)]
     pairs += [(f"step of 6 {name}", f"step of 1 {name}") for name in ("int8", "int4")]
@@ -222,7 +264,8 @@ def main() -> None:
         shown = f"{value * 1e3:8.2f} ms" if name.startswith("step") else f"{value:8.1f} tokens/s"
         print(f"  {name:18} {shown}")
     for name, (middle, low, high) in report["ratios"].items():
-        print(f"  {name:34} {middle:.2f} [{low:.2f}, {high:.2f}]  n={args.rounds}")
+        count = len(found[name.split(" / ")[0]])
+        print(f"  {name:44} {middle:.2f} [{low:.2f}, {high:.2f}]  n={count}")
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def most_rows_alike(product: Product, sample: Tensor) -> int:
     """How many rows `product` takes with every row's bits what they are among 4.
 
     Some CPUs' kernels sum in another order from some number of rows on. More than 64 rows
-    are never taken at once: a prompt then is up to 7 % slower, and nothing else is.
+    are never taken at once: a prompt then is about 7 % slower, and nothing else is.
     """
     expected = torch.cat([product(part) for part in sample.split(PACKED_MIN_ROWS)])
     most = PACKED_MIN_ROWS
