@@ -215,7 +215,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     only = set(args.only.split(",")) if args.only else None
 
-    engine = load_engine(speculation=Speculation(method="ngram", k=6))
+    engine = load_engine(speculation=Speculation(method="ngram", k=5))
     fixed = SamplingParams(max_tokens=args.tokens, ignore_eos=True)
     whole = SamplingParams(max_tokens=2 * args.tokens)  # a copy ends where it ends
     arms: dict[str, Callable[[int], float]] = {"off": engine_arm(engine, TALK, fixed, k=0)}

@@ -30,7 +30,7 @@ def refusal(**settings: Any) -> str:
         ({"k": MAX_K + 1}, [str(MAX_K), f"got {MAX_K + 1}"]),
         ({"k": "5"}, ["k must be a whole number", "'5'"]),
         ({"k": 2.5}, ["k must be a whole number", "2.5"]),
-        ({"prompt_lookup_min": 0}, ["prompt_lookup_min", "got 0 and 4"]),
+        ({"prompt_lookup_min": 0}, ["prompt_lookup_min", "got 0 and 5"]),
         ({"prompt_lookup_min": 5, "prompt_lookup_max": 4}, ["got 5 and 4"]),
         ({"posterior_threshold": 0}, ["posterior_threshold", "got 0"]),
         ({"posterior_alpha": float("nan")}, ["posterior_alpha", "got nan"]),
@@ -70,7 +70,7 @@ def test_reads_vllm_ngram_json() -> None:
 
 @pytest.mark.parametrize(
     ("given", "low", "high"),
-    [({"prompt_lookup_max": 1}, 1, 1), ({"prompt_lookup_min": 6}, 6, 6), ({}, 2, 4)],
+    [({"prompt_lookup_max": 1}, 1, 1), ({"prompt_lookup_min": 6}, 6, 6), ({}, 1, 5)],
 )
 def test_one_match_length_given_moves_the_other(given: dict[str, int], low: int, high: int) -> None:
     speculation = Speculation.from_mapping({"method": "ngram", **given})

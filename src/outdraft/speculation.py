@@ -21,8 +21,8 @@ class Speculation:
     draft: str | None = None  # catalog name, hub id, folder or .gguf file
     quantization: str = "none"  # of the draft's weights
     rule: str = "coupled"  # verification rule
-    prompt_lookup_min: int = 2  # n-gram: shortest match that counts
-    prompt_lookup_max: int = 4  # n-gram: longest match looked for
+    prompt_lookup_min: int = 1  # n-gram: shortest match that counts
+    prompt_lookup_max: int = 5  # n-gram: longest match looked for
     schedule: tuple[tuple[int, int, int], ...] = ()  # (from, to, k) by running sequences
     posterior_threshold: float = 0.09  # typical rule
     posterior_alpha: float = 0.3  # typical rule

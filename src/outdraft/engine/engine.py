@@ -6,7 +6,6 @@ of a sequence are the same with any proposer, any draft length, or none.
 
 from __future__ import annotations
 
-import math
 import secrets
 import time
 from collections.abc import Iterator
@@ -16,8 +15,11 @@ from itertools import count
 import torch
 from torch import Tensor
 
+from outdraft.engine.admission import check_request
+from outdraft.engine.costs import StepCosts, measure_step_costs
 from outdraft.engine.loading import LoadedModel
-from outdraft.engine.outputs import Generation, TokenLogprob, Update
+from outdraft.engine.logprobs import score_prompt, token_logprobs
+from outdraft.engine.outputs import Generation, StepStats, Update
 from outdraft.engine.proposers.proposer import Ask, Proposer
 from outdraft.engine.runner import Run
 from outdraft.engine.sampling import Row, mix64, processed_logits
@@ -58,12 +60,14 @@ class Engine:
         )
         self.vocab_size = model.spec.vocab_size
         self.acceptance = Acceptance()  # over all sequences
+        self.last_step: StepStats | None = None
         self.pool = model.pool
         self._runner = model.runner
         self._proposer = proposer
         self._scheduler = Scheduler(
             model.pool, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens
         )
+        self._max_num_batched_tokens = max_num_batched_tokens
         self._eos_ids = frozenset(tokenizer.eos_ids) | frozenset(model.spec.eos_ids)
         self._live: dict[int, _Live] = {}  # by sequence id
         self._ids = count()
@@ -80,6 +84,22 @@ class Engine:
     def has_work(self) -> bool:
         return bool(self._live)
 
+    @property
+    def num_preemptions(self) -> int:
+        return self._scheduler.num_preemptions
+
+    @property
+    def prefix_hits(self) -> tuple[int, int]:
+        """Prompt tokens found in the cache, and those looked for."""
+        return self._scheduler.num_prefix_hits, self._scheduler.num_prefix_queries
+
+    def measure_step_costs(self) -> StepCosts:
+        """Times steps on this machine, which warms it up too. Only while nothing runs."""
+        if self.has_work:
+            raise OptionError("step costs cannot be measured while requests are running")
+        self.forget()  # the blocks written here hold no text
+        return measure_step_costs(self._runner, max_tokens=self._max_num_batched_tokens)
+
     # ------------------------------------------------------------ requests
 
     def add_request(
@@ -89,14 +109,16 @@ class Engine:
         *,
         request_id: str | None = None,
         k: int | None = None,
+        arrived_ns: int | None = None,
     ) -> str:
         """Queues a prompt (text, or token ids) and returns its request id.
 
         `k` overrides the engine's draft length for this request, 0 turns speculation off.
+        `arrived_ns` (of time.perf_counter_ns) is when its clock starts, if not now.
         """
         params = params or SamplingParams()
         tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
-        self._check(tokens, params, k)
+        self.check(tokens, params, k)
         first = next(self._ids)
         request_id = f"req-{first}" if request_id is None else request_id
         if any(live.sequence.request_id == request_id for live in self._live.values()):
@@ -120,10 +142,12 @@ class Engine:
                 index,
                 len(tokens),
                 logprobs=None if params.logprobs is None else [],
+                prompt_logprobs=None if params.prompt_logprobs is None else [None],
                 seed=sequence.seed,
                 acceptance=sequence.acceptance,
+                temperature=params.temperature,
                 is_lossy=self.speculation.is_lossy and k != 0,
-                added_ns=time.perf_counter_ns(),
+                added_ns=arrived_ns or time.perf_counter_ns(),
             )
             transcript = Transcript(self.tokenizer, params.stop, after=tokens)
             self._live[sequence.id] = _Live(sequence, transcript, generation)
@@ -141,26 +165,16 @@ class Engine:
         if self._proposer is not None:
             self._proposer.forget()
 
-    def _check(self, tokens: list[int], params: SamplingParams, k: int | None) -> None:
-        if not tokens:
-            raise RequestError("the prompt is empty; give at least one token")
-        wrong = next((token for token in tokens if not 0 <= token < self.vocab_size), None)
-        if wrong is not None:
-            raise RequestError(f"token id {wrong} is outside the vocabulary of {self.vocab_size}")
-        if len(tokens) >= self.max_context:
-            raise RequestError(
-                f"the prompt has {len(tokens)} tokens and the context holds {self.max_context}"
-                f"{self._context_limit}; shorten it by at least "
-                f"{len(tokens) - self.max_context + 1} (one token must be left to write)"
-            )
-        for name, ids in (("logit_bias", params.logit_bias), ("stop token", params.stop_token_ids)):
-            outside = next((token for token in ids if not 0 <= token < self.vocab_size), None)
-            if outside is not None:
-                raise OptionError(
-                    f"{name} id {outside} is outside the vocabulary of {self.vocab_size}"
-                )
-        if k is not None and k < 0:
-            raise OptionError(f"k must not be negative, got {k}")
+    def check(self, tokens: Seq[int], params: SamplingParams, k: int | None = None) -> None:
+        """Raises what `add_request` would; changes nothing and may be called from any thread."""
+        check_request(
+            tokens,
+            params,
+            k,
+            vocab_size=self.vocab_size,
+            max_context=self.max_context,
+            context_limit=self._context_limit,
+        )
 
     # ------------------------------------------------------------ the step
 
@@ -170,18 +184,24 @@ class Engine:
         works = self._scheduler.schedule()
         if not works:
             return []
+        started_ns = time.perf_counter_ns()
+        for work in works:
+            generation = self._live[work.sequence.id].generation
+            generation.started_ns = generation.started_ns or started_ns
         probs = self._propose(works)
         result = self._runner.run([_run_of(work) for work in works])
+        logits = self._without_prompts(works, result.logits)
         drawing = [work for work in works if work.reaches_end]
         rows = [
             Row(work.sequence, tuple(work.drafts[:length]))
             for work in drawing
-            for length in range(len(work.drafts) + 1)
+            for length in range(work.num_drawn)
         ]
+        decoding = [work for work in drawing if work.sequence.num_output_tokens]
         emitted: list[list[int]] = []
         processed: Tensor | None = None
         if drawing:
-            processed = processed_logits(result.logits, rows)
+            processed = processed_logits(logits, rows)
             emitted = verify(
                 self.speculation.rule,
                 processed,
@@ -198,7 +218,30 @@ class Engine:
         for work, tokens in zip(drawing, emitted, strict=True):
             updates.append(self._append(work, tokens, processed, first_row))
             first_row += len(work.drafts) + 1
+        self.last_step = StepStats(
+            num_sequences=len(works),
+            num_tokens=sum(work.num_tokens + len(work.drafts) for work in works),
+            num_prompt_tokens=sum(work.num_tokens for work in works) - len(decoding),
+            draft_lengths=[len(work.drafts) for work in decoding],
+            num_emitted=sum(len(update.tokens) for update in updates),
+            seconds=(time.perf_counter_ns() - started_ns) / 1e9,
+        )
         return updates
+
+    def _without_prompts(self, works: Seq[Work], logits: Tensor) -> Tensor:
+        """Records the prompts' logprobs where they are wanted; the logits of all other rows."""
+        if not any(work.scores_prompt for work in works):
+            return logits
+        kept = []
+        row = 0
+        for work in works:
+            end = row + work.num_logits
+            scored = self._live[work.sequence.id].generation.prompt_logprobs
+            if scored is not None and work.scores_prompt:
+                score_prompt(scored, work.sequence, logits[row : end - work.num_drawn])
+            kept.append(logits[end - work.num_drawn : end])
+            row = end
+        return torch.cat(kept)
 
     def _propose(self, works: Seq[Work]) -> Tensor | None:
         """Attaches drafts to the sequences that are decoding; their probabilities, if kept."""
@@ -250,7 +293,7 @@ class Engine:
         logprobs = None
         if generation.logprobs is not None and processed is not None:
             part = processed[first_row : first_row + len(kept)]
-            logprobs = _logprobs(part, kept, sequence.params.logprobs or 0)
+            logprobs = token_logprobs(part, kept, sequence.params.logprobs or 0)
             generation.logprobs += logprobs
         self._scheduler.publish(sequence)
         generation.tokens += kept
@@ -258,7 +301,14 @@ class Engine:
             self._finish(live, reason)
         text = transcript.take(final=reason is not None)
         return Update(
-            sequence.request_id, sequence.index, kept, num_accepted, text, logprobs, reason
+            sequence.request_id,
+            sequence.index,
+            kept,
+            num_accepted,
+            text,
+            logprobs,
+            reason,
+            generation=None if reason is None else generation,
         )
 
     def _reason_to_finish(
@@ -341,21 +391,5 @@ def _run_of(work: Work) -> Run:
         tokens=[*sequence.tokens[start : start + work.num_tokens], *work.drafts],
         start=start,
         table=sequence.table,
-        num_logits=len(work.drafts) + 1 if work.reaches_end else 0,
+        num_logits=work.num_logits,
     )
-
-
-def _logprobs(processed: Tensor, tokens: list[int], num_top: int) -> list[TokenLogprob]:
-    """processed (n, V), tokens n."""
-    table = processed.log_softmax(1)
-    at = torch.tensor(tokens, device=table.device)[:, None]
-    own = table.gather(1, at)[:, 0].tolist()
-    tops: list[tuple[tuple[int, float], ...]] = [()] * len(tokens)
-    if num_top:
-        best = table.topk(min(num_top, table.shape[1]), dim=1)
-        tops = [
-            # Cut-off tokens are no alternatives: their logprob is -inf.
-            tuple(pair for pair in zip(ids, values, strict=True) if pair[1] > -math.inf)
-            for ids, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        ]
-    return [TokenLogprob(*each) for each in zip(tokens, own, tops, strict=True)]

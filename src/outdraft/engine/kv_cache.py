@@ -157,8 +157,14 @@ class KVCache:
         self.num_blocks = num_blocks
         self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
         self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
+        # The same memory by slot, (kv_heads, num_blocks * block_size, head_dim).
+        self._slots = [
+            (keys.flatten(1, 2), values.flatten(1, 2))
+            for keys, values in zip(self.keys, self.values, strict=True)
+        ]
 
     def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
         """keys, values (T, kv_heads, head_dim) → their slots: block * block_size + place."""
-        self.keys[layer].flatten(1, 2).index_copy_(1, slots, keys.transpose(0, 1))
-        self.values[layer].flatten(1, 2).index_copy_(1, slots, values.transpose(0, 1))
+        all_keys, all_values = self._slots[layer]
+        all_keys.index_copy_(1, slots, keys.transpose(0, 1))
+        all_values.index_copy_(1, slots, values.transpose(0, 1))

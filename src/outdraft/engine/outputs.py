@@ -27,6 +27,23 @@ class Update:
     text: str  # that can be shown now; may lag behind the tokens
     logprobs: list[TokenLogprob] | None
     finish_reason: FinishReason | None
+    generation: Generation | None  # the whole of it, with the last update
+
+
+@dataclass(frozen=True, slots=True)
+class StepStats:
+    """What one step of the engine did, for whoever watches it."""
+
+    num_sequences: int
+    num_tokens: int  # computed, drafts included
+    num_prompt_tokens: int  # of these
+    draft_lengths: list[int]  # of each sequence in a round, 0 where nothing was proposed
+    num_emitted: int
+    seconds: float
+
+    @property
+    def is_decoding(self) -> bool:
+        return len(self.draft_lengths) == self.num_sequences
 
 
 @dataclass(slots=True)
@@ -40,13 +57,16 @@ class Generation:
     tokens: list[int] = field(default_factory=list)
     text: str = ""
     logprobs: list[TokenLogprob] | None = None
+    prompt_logprobs: list[TokenLogprob | None] | None = None  # nothing predicts the first token
     finish_reason: FinishReason | None = None
     acceptance: Acceptance = field(default_factory=Acceptance)
+    temperature: float = 0.0
     is_lossy: bool = False  # made with a rule that does not keep the target's distribution
     num_cached_tokens: int = 0
     num_preemptions: int = 0
     # Nanoseconds on one monotonic clock; None until it happened.
     added_ns: int = 0
+    started_ns: int | None = None  # of its first step; before that it waited
     first_token_ns: int | None = None
     finished_ns: int | None = None
 

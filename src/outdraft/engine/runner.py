@@ -107,7 +107,7 @@ class Runner:
             positions=table[1],
             slots=table[2],
             groups=tuple(groups),
-            merge=None if merge == list(range(offset)) else table[3],
+            merge=None if num_rows == 1 or merge == list(range(offset)) else table[3],
             logit_rows=torch.tensor(logit_rows, dtype=torch.long).to(device),
         )
 
@@ -121,6 +121,7 @@ class Runner:
         ]
         first = blocks[0][0]
         consecutive = len(runs) == 1 and blocks[0] == list(range(first, first + num_blocks))
+        alone = num_rows == 1  # nothing to choose from: attend repeats the row
         starts = [run.start for run in runs]
         lasts = [run.start + len(run.tokens) - 1 for run in runs]
         ends = torch.tensor([starts, lasts]).to(device)[..., None]  # (2, S, 1)
@@ -131,7 +132,7 @@ class Runner:
             num_sequences=len(runs),
             num_queries=num_queries,
             num_blocks=num_blocks,
-            rows=None if rows == list(range(num_rows)) else torch.tensor(rows).to(device),
+            rows=None if alone or rows == list(range(num_rows)) else torch.tensor(rows).to(device),
             blocks=torch.tensor(blocks).view(-1).to(device),
             first_block=first if consecutive else None,
             masks={window: _mask(at, keys, window) for window in self._windows},

@@ -27,6 +27,20 @@ class Work:
         """Whether the last token is computed, so that the next can be drawn."""
         return self.num_tokens == self.sequence.num_uncomputed
 
+    @property
+    def num_drawn(self) -> int:
+        """Rows whose logits decide a token: every draft's, and the one behind them."""
+        return len(self.drafts) + 1 if self.reaches_end else 0
+
+    @property
+    def scores_prompt(self) -> bool:
+        wanted = self.sequence.params.prompt_logprobs is not None
+        return wanted and self.sequence.num_output_tokens == 0
+
+    @property
+    def num_logits(self) -> int:
+        return self.num_tokens if self.scores_prompt else self.num_drawn
+
 
 class Scheduler:
     def __init__(self, pool: BlockPool, *, max_num_seqs: int, max_num_batched_tokens: int) -> None:
@@ -36,6 +50,9 @@ class Scheduler:
         self._waiting: deque[Sequence] = deque()
         self._running: list[Sequence] = []  # in order of admission
         self._budget = 0  # tokens the present step may still take
+        self.num_preemptions = 0
+        self.num_prefix_queries = 0  # prompt tokens looked for in the cache
+        self.num_prefix_hits = 0  # and found
 
     @property
     def num_running(self) -> int:
@@ -114,8 +131,10 @@ class Scheduler:
             sequence = self._waiting[0]
             size = self._pool.block_size
             hashes: list[bytes] = []
-            # At least one token stays to be computed: its logits are needed.
-            extend_hashes(hashes, sequence.tokens, len(sequence) - 1, size)
+            # At least one token stays to be computed: its logits are needed. Whoever wants the
+            # prompt's logits shares none of it.
+            if sequence.params.prompt_logprobs is None:
+                extend_hashes(hashes, sequence.tokens, len(sequence) - 1, size)
             table = self._pool.share(hashes)
             cached = len(table) * size
             count = min(len(sequence) - cached, self._budget)
@@ -130,6 +149,8 @@ class Scheduler:
             sequence.num_computed = cached
             if sequence.num_preemptions == 0:  # else it would find its own output too
                 sequence.num_cached = cached
+                self.num_prefix_queries += len(sequence)
+                self.num_prefix_hits += cached
             sequence.status = Status.RUNNING
             self._running.append(sequence)
             self._budget -= count
@@ -141,5 +162,6 @@ class Scheduler:
         sequence.block_hashes.clear()
         sequence.num_computed = 0
         sequence.num_preemptions += 1
+        self.num_preemptions += 1
         sequence.status = Status.WAITING
         self._waiting.appendleft(sequence)

@@ -38,6 +38,7 @@ class SamplingParams:
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     logprobs: int | None = None  # how many alternatives per token; 0: the drawn token alone
+    prompt_logprobs: int | None = None  # the same for the prompt's tokens, under the raw logits
     n: int = 1
 
     def __post_init__(self) -> None:
@@ -53,8 +54,10 @@ class SamplingParams:
         _whole("max_tokens", self.max_tokens, 1, math.inf)
         _whole("min_tokens", self.min_tokens, 0, self.max_tokens)
         _whole("n", self.n, 1, MAX_CHOICES)
-        if self.logprobs is not None:
-            _whole("logprobs", self.logprobs, 0, MAX_LOGPROBS)
+        for name in ("logprobs", "prompt_logprobs"):
+            count = getattr(self, name)
+            if count is not None:
+                _whole(name, count, 0, MAX_LOGPROBS)
         if len(self.stop) > MAX_STOP_STRINGS or not all(self.stop):
             raise OptionError(
                 f"stop takes up to {MAX_STOP_STRINGS} strings that are not empty, "

@@ -31,6 +31,8 @@ def attend(
 
     if group.rows is not None:
         queries = queries.index_select(0, group.rows)
+    elif len(queries) < s * q:  # a single row: repeated
+        queries = queries.expand(s * q, -1, -1)
     folded = queries.view(s, q, num_kv, per_kv, dim).permute(2, 0, 1, 3, 4)
     folded = folded.reshape(num_kv * s, q * per_kv, dim)
     scores = torch.bmm(folded, keys.transpose(1, 2)).float()

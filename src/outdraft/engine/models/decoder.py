@@ -18,6 +18,7 @@ from outdraft.engine.kv_cache import KVCache
 from outdraft.engine.models.attention import attend
 from outdraft.engine.models.batch import Batch
 from outdraft.engine.models.linear import AnyProduct, make_product
+from outdraft.engine.models.norm import Norm, widened
 from outdraft.engine.models.weights import Weights
 from outdraft.errors import CorruptFileError
 from outdraft.modelspec import ModelSpec, inverse_frequencies
@@ -25,11 +26,11 @@ from outdraft.modelspec import ModelSpec, inverse_frequencies
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    attention_norm: Tensor  # (hidden,)
+    attention_norm: Norm
     qkv: AnyProduct
     qk_norm: Tensor | None  # (heads + kv_heads, head_dim)
     output: AnyProduct
-    mlp_norm: Tensor
+    mlp_norm: Norm
     gate_up: AnyProduct
     down: AnyProduct
     rotates: bool
@@ -51,7 +52,7 @@ class Decoder:
         spec: ModelSpec,
         embedding: Tensor,
         layers: Sequence[Layer],
-        norm: Tensor,
+        norm: Norm,
         head: AnyProduct,
     ) -> None:
         self.spec = spec
@@ -78,19 +79,18 @@ class Decoder:
         rotated, still = self._rotations(batch.positions)
         num_qk = spec.num_heads + spec.num_kv_heads
         eps = spec.rms_eps
-        shape = (spec.hidden_size,)
+        widths = (spec.intermediate_size, spec.intermediate_size)
         tapped: list[Tensor] = []
-        x = F.embedding(batch.tokens, self._embedding)
+        stream = widened(F.embedding(batch.tokens, self._embedding), eps)
+        x = stream.narrow(1, 0, spec.hidden_size)
         for index, layer in enumerate(self._layers):
-            qkv = layer.qkv(F.rms_norm(x, shape, layer.attention_norm, eps))
+            qkv = layer.qkv(layer.attention_norm(x, stream))
             qkv = qkv.view(-1, num_qk + spec.num_kv_heads, spec.head_dim)
-            qk = qkv.narrow(1, 0, num_qk)
+            qk, values = qkv.split_with_sizes((num_qk, spec.num_kv_heads), 1)
             if layer.qk_norm is not None:
                 qk = F.rms_norm(qk, (spec.head_dim,), None, eps) * layer.qk_norm
             qk = _rotate(qk, rotated if layer.rotates else still)
-            queries = qk.narrow(1, 0, spec.num_heads)
-            keys = qk.narrow(1, spec.num_heads, spec.num_kv_heads)
-            values = qkv.narrow(1, num_qk, spec.num_kv_heads)
+            queries, keys = qk.split_with_sizes((spec.num_heads, spec.num_kv_heads), 1)
             cache.write(index, batch.slots, keys, values)
             mixed = [
                 attend(queries, cache.keys[index], cache.values[index], group, layer.window)
@@ -99,18 +99,19 @@ class Decoder:
             attended = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
             if batch.merge is not None:
                 attended = attended.index_select(0, batch.merge)
+            elif len(attended) > len(x):  # a single row, repeated
+                attended = attended.narrow(0, 0, len(x))
             x += layer.output(attended)
-            gate_up = layer.gate_up(F.rms_norm(x, shape, layer.mlp_norm, eps))
-            width = gate_up.shape[1] // 2
-            gated = _silu(gate_up.narrow(1, 0, width)).mul_(gate_up.narrow(1, width, width))
-            x += layer.down(gated)
+            gate_up = layer.gate_up(layer.mlp_norm(x, stream))
+            gate, up = gate_up.split_with_sizes(widths, 1)
+            x += layer.down(_silu(gate).mul_(up))
             if index in taps:
                 tapped.append(x.clone())
         return x, tapped
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(R, hidden) → (R, vocab) in float32."""
-        normed = F.rms_norm(hidden, (self.spec.hidden_size,), self._norm, self.spec.rms_eps)
+        normed = self._norm(hidden, widened(hidden, self.spec.rms_eps))
         return self._head(normed).float()
 
     def _rotations(self, positions: Tensor) -> tuple[Rotation, Rotation]:
@@ -163,6 +164,9 @@ def load_decoder(
             )
         return found.to(device=device, dtype=dtype)
 
+    def norm(name: str) -> Norm:
+        return Norm(tensor(name, hidden), spec.rms_eps)
+
     def product(outs: Mapping[str, int], inputs: int, *, bias: bool) -> AnyProduct:
         """Several projections of one input as a single product."""
         biases = [tensor(f"{name}.bias", out) for name, out in outs.items()] if bias else []
@@ -186,7 +190,7 @@ def load_decoder(
                 ]
             )
         return Layer(
-            attention_norm=tensor(f"{prefix}.input_layernorm.weight", hidden),
+            attention_norm=norm(f"{prefix}.input_layernorm.weight"),
             qkv=product(
                 {
                     f"{attention}.q_proj": queries,
@@ -198,7 +202,7 @@ def load_decoder(
             ),
             qk_norm=qk_norm,
             output=product({f"{attention}.o_proj": hidden}, queries, bias=spec.o_bias),
-            mlp_norm=tensor(f"{prefix}.post_attention_layernorm.weight", hidden),
+            mlp_norm=norm(f"{prefix}.post_attention_layernorm.weight"),
             gate_up=product(
                 {f"{mlp}.gate_proj": width, f"{mlp}.up_proj": width}, hidden, bias=spec.mlp_bias
             ),
@@ -218,4 +222,4 @@ def load_decoder(
         None,
         "int8" if quantization == "int4" else quantization,
     )
-    return Decoder(spec, embedding, layers, tensor("model.norm.weight", hidden), head)
+    return Decoder(spec, embedding, layers, norm("model.norm.weight"), head)

@@ -47,7 +47,7 @@ class PackedProduct:
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, 2 * PACKED_MIN_ROWS)
         self._bias = bias
-        self._product = torch.ops.mkldnn._linear_pointwise
+        self._product = torch.ops.mkldnn._linear_pointwise.default
         shape = (*weight.shape, weight.dtype, torch.get_num_threads())
         if shape not in _MAX_ROWS:
             sample = torch.randn(_ROWS_TO_TRY[-1], weight.shape[1]).to(weight.dtype)
@@ -101,8 +101,8 @@ class Int8Product:
         self._bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:
-        y = torch._weight_int8pack_mm(x.to(torch.bfloat16), self._weight, self._scale)
-        y = y.to(x.dtype)
+        y = torch._weight_int8pack_mm(x.bfloat16(), self._weight, self._scale)
+        y = y.type_as(x)
         return y if self._bias is None else y + self._bias
 
 
@@ -132,8 +132,8 @@ class Int4Product:
         self._bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:
-        y = self._product(x.to(torch.bfloat16), self._weight, INT4_GROUP, self._scales)
-        y = y.to(x.dtype)
+        y = self._product(x.bfloat16(), self._weight, INT4_GROUP, self._scales)
+        y = y.type_as(x)
         return y if self._bias is None else y + self._bias
 
 

@@ -11,6 +11,7 @@ from outdraft.engine.tokenizer.chat_template import render_chat
 from outdraft.engine.tokenizer.folder import folder_parts
 from outdraft.engine.tokenizer.gguf import gguf_parts
 from outdraft.engine.tokenizer.parts import TokenizerParts
+from outdraft.engine.tokenizer.spelling import byte_level_bytes, is_byte_level, sentencepiece_bytes
 from outdraft.errors import CorruptFileError, ModelError
 
 
@@ -26,6 +27,10 @@ class Tokenizer:
         self.vocab_size: int = self._backend.get_vocab_size(with_added_tokens=True)
         added = self._backend.get_added_tokens_decoder()
         self.special_ids = frozenset(i for i, token in added.items() if token.special)
+        byte_level = is_byte_level(self._backend)
+        self._bytes_of = byte_level_bytes if byte_level else sentencepiece_bytes
+        # Added tokens are matched in the text and spelled as it is; ▁ is a space there too.
+        self._verbatim_ids = frozenset(added) if byte_level else self.special_ids
         self.bos_id = self._id_of("bos_token")
         ends = (*parts.eos_ids, self._id_of("eos_token"))
         self.eos_ids: tuple[int, ...] = tuple(dict.fromkeys(i for i in ends if i is not None))
@@ -69,6 +74,13 @@ class Tokenizer:
             return str(piece)
         text = self.decode([token_id], skip_special=False)
         return " " + text if piece.startswith("▁") and not text.startswith(" ") else text
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes one token adds to a text, specials spelled out; none for an unknown id."""
+        piece = self._backend.id_to_token(token_id) if token_id >= 0 else None
+        if piece is None:
+            return b""
+        return piece.encode() if token_id in self._verbatim_ids else self._bytes_of(piece)
 
     def vocab(self) -> dict[str, int]:
         """Every token, as the tokenizer spells it, and its id."""

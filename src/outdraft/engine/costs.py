@@ -1,0 +1,53 @@
+"""What a step costs on this machine, by how many tokens it computes."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from bisect import bisect_left
+from collections.abc import Mapping
+
+from outdraft.engine.runner import Run, Runner
+
+_SIZES = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_CONTEXT = 128  # tokens before those that are timed: a short chat
+_TIMED_STEPS = 3
+
+
+class StepCosts:
+    """Seconds of a decoding step: measured at some sizes, straight lines between them."""
+
+    def __init__(self, measured: Mapping[int, float]) -> None:
+        self._sizes = sorted(measured)
+        self._seconds = [measured[size] for size in self._sizes]
+
+    def seconds(self, num_tokens: int) -> float:
+        sizes, seconds = self._sizes, self._seconds
+        if len(sizes) == 1 or num_tokens <= sizes[0]:
+            return seconds[0]
+        at = min(bisect_left(sizes, num_tokens), len(sizes) - 1)
+        slope = (seconds[at] - seconds[at - 1]) / (sizes[at] - sizes[at - 1])
+        return max(seconds[at - 1] + slope * (num_tokens - sizes[at - 1]), seconds[0])
+
+
+def measure_step_costs(runner: Runner, *, max_tokens: int) -> StepCosts:
+    """Times steps of several sizes. Nobody may be using the cache: its first blocks are written.
+
+    Each size is one run of so many tokens; as single tokens of as many sequences they cost the
+    same but for attention, which is the small part of a step at this context.
+    """
+    block_size, room = runner.cache.block_size, runner.cache.num_blocks - 1
+    context = min(_CONTEXT, (room * block_size) // 2)
+    largest = min(max_tokens, room * block_size - context)
+    sizes = [size for size in _SIZES if size <= largest] or [1]
+    measured = {}
+    for size in sizes:
+        table = list(range(1, 1 + -(-(context + size) // block_size)))
+        run = Run([0] * size, context, table, num_logits=size)
+        times = []
+        for _ in range(1 + _TIMED_STEPS):
+            start = time.perf_counter()
+            runner.run([run])
+            times.append(time.perf_counter() - start)
+        measured[size] = statistics.median(times[1:])  # the first one warms up
+    return StepCosts(measured)
