@@ -27,7 +27,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 demo: setup  ## one text with n-gram speculation, timed against off (fetches the model once)
-	@$(BIN)/outdraft generate --method ngram --k 6 --compare "Repeat this letter word for word: \
+	@$(BIN)/outdraft generate --method ngram --k 5 --compare "Repeat this letter word for word: \
 	Dear neighbours, on Saturday the 14th of June the water will be turned off between nine and \
 	eleven in the morning, because the old pipe under the courtyard is being replaced."
 

@@ -215,7 +215,9 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     only = set(args.only.split(",")) if args.only else None
 
-    engine = load_engine(speculation=Speculation(method="ngram", k=5))
+    # A step of 6 tokens costs no more than one of 1 here, so any guess is worth trying.
+    ngram = Speculation(method="ngram", k=5, prompt_lookup_min=1)
+    engine = load_engine(speculation=ngram)
     fixed = SamplingParams(max_tokens=args.tokens, ignore_eos=True)
     whole = SamplingParams(max_tokens=2 * args.tokens)  # a copy ends where it ends
     arms: dict[str, Callable[[int], float]] = {"off": engine_arm(engine, TALK, fixed, k=0)}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from urllib import request
 
 import pytest
 
@@ -29,8 +31,12 @@ def test_there_is_something_to_type() -> None:
     assert len(code_blocks("python")) == 1
 
 
+def finite_commands() -> list[str]:
+    return [command for command in commands() if not command.startswith("outdraft serve")]
+
+
 @pytest.mark.model
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", finite_commands())
 def test_command(command: str) -> None:
     arguments = shlex.split(command)[1:]
     limit = [] if "--max-tokens" in arguments else ["--max-tokens", "32"]
@@ -43,6 +49,31 @@ def test_command(command: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+@pytest.mark.model
+def test_serve_and_curl() -> None:
+    """The README's server, on a free port, asked with the README's own curl line."""
+    [serve] = [command for command in commands() if command.startswith("outdraft serve")]
+    [curl] = [block for block in code_blocks("sh") if block.startswith("curl ")]
+    arguments = [*shlex.split(serve)[1:-1], "0"]
+    command = [sys.executable, "-m", "outdraft", *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        try:
+            line = next(line for line in server.stderr if " at http://" in line)
+            address = line.split(" at ")[1].strip()
+            # curl's own arguments, sent without it: not every machine has one.
+            _, _, _, header, _, body = shlex.split(curl)
+            name, _, value = header.partition(": ")
+            asked = request.Request(f"{address}/v1/chat/completions", body.encode(), {name: value})
+            with request.urlopen(asked, timeout=120) as response:
+                answer = json.load(response)
+        finally:
+            server.terminate()
+    assert answer["choices"][0]["message"]["content"]
+    assert answer["metrics"]["speculative_decoding"]["num_spec_tokens"] == 3
+    assert server.returncode == 0
 
 
 @pytest.mark.model

@@ -70,7 +70,7 @@ def test_reads_vllm_ngram_json() -> None:
 
 @pytest.mark.parametrize(
     ("given", "low", "high"),
-    [({"prompt_lookup_max": 1}, 1, 1), ({"prompt_lookup_min": 6}, 6, 6), ({}, 1, 5)],
+    [({"prompt_lookup_max": 1}, 1, 1), ({"prompt_lookup_min": 6}, 6, 6), ({}, 2, 5)],
 )
 def test_one_match_length_given_moves_the_other(given: dict[str, int], low: int, high: int) -> None:
     speculation = Speculation.from_mapping({"method": "ngram", **given})

@@ -21,7 +21,7 @@ class Speculation:
     draft: str | None = None  # catalog name, hub id, folder or .gguf file
     quantization: str = "none"  # of the draft's weights
     rule: str = "coupled"  # verification rule
-    prompt_lookup_min: int = 1  # n-gram: shortest match that counts
+    prompt_lookup_min: int = 2  # n-gram: shortest match that counts
     prompt_lookup_max: int = 5  # n-gram: longest match looked for
     schedule: tuple[tuple[int, int, int], ...] = ()  # (from, to, k) by running sequences
     posterior_threshold: float = 0.09  # typical rule
@@ -36,8 +36,10 @@ class Speculation:
             raise unknown_choice("draft quantization", self.quantization, QUANTIZATIONS)
         for name in ("k", "prompt_lookup_min", "prompt_lookup_max"):
             value = getattr(self, name)
-            if not isinstance(value, int):
+            if not isinstance(value, int) or isinstance(value, bool):
                 raise OptionError(f"{name} must be a whole number, got {value!r}")
+        if self.draft is not None and not isinstance(self.draft, str):
+            raise OptionError(f"a draft is named by a text, got {self.draft!r}")
         if not 1 <= self.k <= MAX_K:
             raise OptionError(f"k must be between 1 and {MAX_K}, got {self.k}; method off is k = 0")
         if not 1 <= self.prompt_lookup_min <= self.prompt_lookup_max:

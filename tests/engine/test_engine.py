@@ -211,13 +211,17 @@ def test_impossible_prompts(make: Make, prompt: str | list[int], parts: tuple[st
     assert "\n" not in str(refused.value)
     assert not engine.has_work  # the prompt before it was let go, too
     engine.pool.check([])
+    tokens = engine.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+    with pytest.raises(RequestError) as checked:
+        engine.check(tokens, SamplingParams())
+    assert str(checked.value) == str(refused.value)
 
 
 def test_impossible_options(make: Make, folders: dict[str, str]) -> None:
     engine = make()
-    with pytest.raises(OptionError, match="logit_bias id 999"):
+    with pytest.raises(OptionError, match="logit_bias: 999"):
         one(engine, logit_bias={999: 1.0})
-    with pytest.raises(OptionError, match="stop token id 999"):
+    with pytest.raises(OptionError, match="stop_token_ids: 999"):
         one(engine, stop_token_ids=(999,))
     with pytest.raises(OptionError, match="k must not be negative"):
         one(engine, k=-1)
@@ -231,6 +235,20 @@ def test_impossible_options(make: Make, folders: dict[str, str]) -> None:
         make(dtype="float31")
     with pytest.raises(PairingError, match=r"384 tokens, the draft's 300; .* id 300"):
         make(Speculation(method="draft_model", draft=folders["other"]))
+
+
+def test_a_check_changes_nothing(make: Make) -> None:
+    engine = make(max_model_len=50)
+    engine.check(list(range(3, 52)), SamplingParams(logit_bias={383: 1.0}), k=0)
+    for params, k, message in (
+        (SamplingParams(logit_bias={384: 1.0}), None, "logit_bias: 384"),
+        (SamplingParams(stop_token_ids=(384,)), None, "stop_token_ids: 384"),
+        (SamplingParams(), -1, "k must not be negative"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            engine.check([5], params, k)
+    assert (engine.has_work, engine.num_waiting) == (False, 0)
+    assert engine.add_request([5]) == "req-0"  # not even a number was used up
 
 
 def test_a_request_id_is_used_once_at_a_time(make: Make) -> None:
@@ -311,9 +329,11 @@ def test_a_known_prefix_is_not_computed_again(make: Make) -> None:
     full = 199 // BLOCK_SIZE * BLOCK_SIZE  # the last token's logits are needed: it is computed
     assert (first.num_cached_tokens, second.num_cached_tokens) == (0, full)
     assert first.tokens == second.tokens == expected.tokens
+    assert engine.prefix_hits == (full, 400)
     follow_up = one(engine, [*prompt, *first.tokens])  # output is reused as well
     assert follow_up.num_cached_tokens == 239 // BLOCK_SIZE * BLOCK_SIZE
     assert follow_up.tokens == one(make(), [*prompt, *first.tokens]).tokens
+    assert engine.prefix_hits == (full + follow_up.num_cached_tokens, 640)
 
 
 def test_a_text_that_ends_among_its_drafts_shares_only_what_it_has(
@@ -339,7 +359,9 @@ def test_preemption_does_not_change_a_text(make: Make, drafted: Speculation, roo
         assert engine.pool.num_blocks == room // BLOCK_SIZE
         generations = engine.generate(prompts, params)
         assert [g.tokens for g in generations] == roomy
-        assert sum(g.num_preemptions for g in generations) > 0
+        assert engine.num_preemptions == sum(g.num_preemptions for g in generations) > 0
+        # Found and looked for when they first came; who comes back finds its own.
+        assert engine.prefix_hits == (0, sum(map(len, prompts)))
         assert all(g.num_cached_tokens <= g.num_prompt_tokens for g in generations)
         engine.pool.check([])
 

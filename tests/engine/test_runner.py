@@ -95,6 +95,17 @@ def test_any_precision(quantization: str, dtype: str, tmp_path: Path, load: Load
     check_company(load(tiny_model(tmp_path / "model", "llama"), dtype, quantization))
 
 
+@pytest.mark.parametrize("quantization", ["int8", "int4"])
+@pytest.mark.parametrize("shape", ["one kv head", "wide"])
+def test_a_lone_row_of_packed_weights(
+    shape: str, quantization: str, tmp_path: Path, load: Load
+) -> None:
+    """Their steps are not padded: one token is one row, and attention repeats it if need be."""
+    model = load(tiny_model(tmp_path, "llama", **SHAPES[shape]), "float32", quantization)
+    assert model.runner.decoder.min_rows == 1
+    check_company(model)
+
+
 def test_hidden_states_and_taps_are_those_of_the_logits(tmp_path: Path, load: Load) -> None:
     model = load(tiny_model(tmp_path / "model", "llama"))
     from outdraft.engine.runner import Runner

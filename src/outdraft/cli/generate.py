@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   outdraft generate "Why is the sky blue?"
-  outdraft generate "Say it twice: the cat sat on the mat" --method ngram --k 6 --compare
+  outdraft generate "Say it twice: the cat sat on the mat" --method ngram --k 5 --compare
   outdraft generate - --method suffix --temperature 0.8 --seed 7 < prompt.txt
   outdraft generate "Hello" --target ./my-model --method draft_model --draft ./my-draft
   outdraft generate "Hello" --json | jq .speculation.acceptance_rate

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from outdraft import __version__
-from outdraft.cli import generate
+from outdraft.cli import generate, serve
 from outdraft.errors import OptionError, OutdraftError
 
 _EXAMPLES = """\
 examples:
   outdraft generate "Why is the sky blue?"
   outdraft generate "Repeat: one two three four one two" --method ngram --k 5 --compare
+  outdraft serve --method ngram --k 5
   outdraft generate --help
 """
 
@@ -44,6 +45,7 @@ def build_parser() -> Parser:
         dest="command", metavar="COMMAND", title="commands", parser_class=Parser
     )
     generate.add_parser(commands)
+    serve.add_parser(commands)
     return parser
 
 

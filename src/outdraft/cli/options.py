@@ -64,6 +64,53 @@ TARGET = (
     Option("--kv-cache-memory-bytes", "memory for the KV cache", type=int, metavar="BYTES"),
 )
 
+BATCH = (
+    Option("--max-num-seqs", "texts written at once at most", default=16, type=int, metavar="N"),
+    Option(
+        "--max-num-batched-tokens",
+        "tokens computed in one step at most",
+        default=512,
+        type=int,
+        metavar="N",
+    ),
+)
+
+SERVER = (
+    Option("--host", "address to serve at", default="127.0.0.1", metavar="ADDRESS"),
+    Option("--port", "port to serve at; 0 takes a free one", default=8000, type=int, metavar="N"),
+    Option(
+        "--api-key",
+        "ask for it everywhere but at /health (default: $OUTDRAFT_API_KEY, else no key)",
+        metavar="KEY",
+    ),
+    Option(
+        "--served-model-name",
+        "what clients call the model; may be repeated (default: the target)",
+        metavar="NAME",
+        repeats=True,
+    ),
+    Option(
+        "--max-num-waiting",
+        "texts that may wait; more are answered 429",
+        default=256,
+        type=int,
+        metavar="N",
+    ),
+    Option(
+        "--drain-timeout",
+        "seconds for open requests to finish after SIGTERM",
+        default=30.0,
+        type=float,
+        metavar="S",
+    ),
+    Option(
+        "--enable-per-request-metrics",
+        "times and acceptance with every answer, not only where a request asks",
+        is_switch=True,
+    ),
+    Option("--access-log", "a line on stderr for each request", is_switch=True),
+)
+
 _DEFAULTS = Speculation()
 
 SPECULATION = (

@@ -29,9 +29,9 @@ def check_request(
             f"{context_limit}; shorten it by at least {len(tokens) - max_context + 1} "
             "(one token must be left to write)"
         )
-    for name, ids in (("logit_bias", params.logit_bias), ("stop token", params.stop_token_ids)):
+    for name, ids in (("logit_bias", params.logit_bias), ("stop_token_ids", params.stop_token_ids)):
         outside = next((token for token in ids if not 0 <= token < vocab_size), None)
         if outside is not None:
-            raise OptionError(f"{name} id {outside} is outside the vocabulary of {vocab_size}")
+            raise OptionError(f"{name}: {outside} is outside the vocabulary of {vocab_size}")
     if k is not None and k < 0:
         raise OptionError(f"k must not be negative, got {k}")

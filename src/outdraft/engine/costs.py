@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from outdraft.engine.runner import Run, Runner
 
-_SIZES = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_SIZES = (1, 4, 6, 8, 16, 32, 64)
 _CONTEXT = 128  # tokens before those that are timed: a short chat
 _TIMED_STEPS = 3
 

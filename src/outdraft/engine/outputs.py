@@ -36,14 +36,15 @@ class StepStats:
 
     num_sequences: int
     num_tokens: int  # computed, drafts included
-    num_prompt_tokens: int  # of these
+    num_prompt_tokens: int  # of these; output that is computed again is among them
     draft_lengths: list[int]  # of each sequence in a round, 0 where nothing was proposed
     num_emitted: int
     seconds: float
 
     @property
     def is_decoding(self) -> bool:
-        return len(self.draft_lengths) == self.num_sequences
+        """Whether it was rounds and nothing else; who comes back from a preemption costs more."""
+        return self.num_prompt_tokens == 0
 
 
 @dataclass(slots=True)

@@ -133,7 +133,8 @@ class Scheduler:
             hashes: list[bytes] = []
             # At least one token stays to be computed: its logits are needed. Whoever wants the
             # prompt's logits shares none of it.
-            if sequence.params.prompt_logprobs is None:
+            shares = sequence.params.prompt_logprobs is None
+            if shares:
                 extend_hashes(hashes, sequence.tokens, len(sequence) - 1, size)
             table = self._pool.share(hashes)
             cached = len(table) * size
@@ -149,7 +150,7 @@ class Scheduler:
             sequence.num_computed = cached
             if sequence.num_preemptions == 0:  # else it would find its own output too
                 sequence.num_cached = cached
-                self.num_prefix_queries += len(sequence)
+                self.num_prefix_queries += len(sequence) if shares else 0
                 self.num_prefix_hits += cached
             sequence.status = Status.RUNNING
             self._running.append(sequence)

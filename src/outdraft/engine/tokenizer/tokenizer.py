@@ -38,7 +38,9 @@ class Tokenizer:
 
     def encode(self, text: str, *, add_special: bool = True) -> list[int]:
         """Token ids. `add_special` puts BOS first where the model's own tokenizer does."""
-        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        # The batch form lets go of the interpreter lock: a long text must not stall a server.
+        [encoded] = self._backend.encode_batch_fast([text], add_special_tokens=False)
+        ids: list[int] = encoded.ids
         if add_special and self._adds_bos and self.bos_id is not None:
             return [self.bos_id, *ids]
         return ids
@@ -64,6 +66,14 @@ class Tokenizer:
             add_generation_prompt=add_generation_prompt,
             special_tokens=self._special_tokens,
         )
+
+    def config(self) -> dict[str, object]:
+        """As in a `tokenizer_config.json`: the special tokens' texts and the chat template."""
+        return {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            **self._special_tokens,
+            "chat_template": self.chat_template,
+        }
 
     def token_text(self, token_id: int) -> str:
         """One token as text, specials spelled out, a sentencepiece word with its space."""

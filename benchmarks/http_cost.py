@@ -1,0 +1,127 @@
+"""What HTTP and the server cost: tokens per second over HTTP against the Python API.
+
+    python benchmarks/http_cost.py [--rounds 10] [--tokens 64] [--streams 1,16] [--method off]
+
+The server runs as a process of its own, with the same settings as the engine in this one; the
+two take turns, so that only one of them computes at a time. The client streams, reads every
+event and runs here, on the same cores: its share of the work is in the figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import aiohttp
+import torch
+
+from arms import machine, ratio, take_turns
+from outdraft import SamplingParams, Speculation, load_engine
+from outdraft.engine.engine import Engine
+
+_TOPICS = (
+    "the sea", "a bridge", "winter", "bread", "an old map", "the moon", "a garden", "trains",
+    "paper", "a violin", "rain", "the desert", "clocks", "a lighthouse", "honey", "glass",
+)  # fmt: skip
+
+
+def started(method: str, threads: int) -> tuple[subprocess.Popen[str], str]:
+    command = [sys.executable, "-m", "outdraft.cli.main", "serve", "--port", "0"]
+    command += ["--method", method, "--threads", str(threads)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if " at http://" in line:
+            return process, line.split(" at ")[1].strip()
+    raise SystemExit(f"the server ended with {process.wait()}")
+
+
+def python_arm(engine: Engine, streams: int, params: SamplingParams) -> Callable[[int], float]:
+    def arm(index: int) -> float:
+        engine.forget()
+        chats = [engine.tokenizer.apply_chat(messages(index, each)) for each in range(streams)]
+        start = time.perf_counter()
+        done = engine.generate(chats, params)
+        return sum(len(each.tokens) for each in done) / (time.perf_counter() - start)
+
+    return arm
+
+
+def http_arm(url: str, streams: int, tokens: int) -> Callable[[int], float]:
+    async def one(session: aiohttp.ClientSession, body: dict[str, object]) -> int:
+        last = b""
+        async with session.post(f"{url}/v1/chat/completions", json=body) as response:
+            response.raise_for_status()
+            async for line in response.content:
+                if line.startswith(b"data: {"):
+                    last = line
+        return int(json.loads(last[6:])["usage"]["completion_tokens"])
+
+    async def all_of_them(index: int) -> float:
+        bodies = [
+            {
+                "messages": messages(index, each),
+                "max_tokens": tokens,
+                "temperature": 0,
+                "ignore_eos": True,
+                "stream": True,
+                "stream_options": {"include_usage": True},
+            }
+            for each in range(streams)
+        ]
+        async with aiohttp.ClientSession() as session:
+            start = time.perf_counter()
+            counts = await asyncio.gather(*(one(session, body) for body in bodies))
+            return sum(counts) / (time.perf_counter() - start)
+
+    return lambda index: asyncio.run(all_of_them(index))
+
+
+def messages(index: int, stream: int) -> list[dict[str, str]]:
+    # The round is in the text so that no prompt is found in a cache.
+    topic = _TOPICS[stream % len(_TOPICS)]
+    return [{"role": "user", "content": f"{index}-{stream}: write a few lines about {topic}."}]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--streams", default="1,16")
+    parser.add_argument("--method", default="off")
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    engine = load_engine(speculation=Speculation(method=args.method))
+    params = SamplingParams(max_tokens=args.tokens, ignore_eos=True)
+    process, url = started(args.method, args.threads)
+    try:
+        arms: dict[str, Callable[[int], float]] = {}
+        sizes = [int(each) for each in args.streams.split(",")]
+        for streams in sizes:
+            arms[f"python {streams}"] = python_arm(engine, streams, params)
+            arms[f"http {streams}"] = http_arm(url, streams, args.tokens)
+        take_turns(arms, 1)  # warm-up
+        found = take_turns(arms, args.rounds)
+    finally:
+        process.terminate()
+        process.wait()
+    print(" · ".join(f"{key} {value}" for key, value in machine().items()))
+    for streams in sizes:
+        python, http = found[f"python {streams}"], found[f"http {streams}"]
+        middle, low, high = ratio(http, python)
+        print(
+            f"  {streams:3} streams: Python API {statistics.median(python):6.1f} tokens/s, "
+            f"HTTP {statistics.median(http):6.1f}, ratio {middle:.3f} [{low:.3f}, {high:.3f}] "
+            f"n={args.rounds}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""The engine in a thread of its own, and the event loop's end of it.
+
+The thread does nothing but step: requests and aborts reach it through an inbox that it empties
+before each step, and all a step brought forth goes back in one call. So HTTP never waits for a
+step and a step never waits for a reader: what a slow one has not read yet lies in its queue,
+which is bounded by the length of a text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from outdraft.engine.engine import Engine
+from outdraft.engine.outputs import Update
+from outdraft.engine.sequence import SamplingParams
+from outdraft.server.metrics import Metrics
+from outdraft.server.refusal import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    tokens: list[int]
+    params: SamplingParams
+    k: int | None  # this request's own draft length
+
+
+class Reply:
+    """The choices of one HTTP request, as the engine writes them.
+
+    Choice i of prompt p has index p * n + i.
+    """
+
+    def __init__(self, num_choices: int) -> None:
+        self.request_ids: list[str] = []  # in the engine, one for each prompt
+        self._num_unread = num_choices  # choices whose end was not handed out yet
+        self._queue: deque[tuple[int, Update]] = deque()
+        self._arrived = asyncio.Event()
+        self._failure: Refusal | None = None
+
+    def push(self, index: int, update: Update) -> None:
+        self._queue.append((index, update))
+        self._arrived.set()
+
+    def fail(self, failure: Refusal) -> None:
+        self._failure = failure
+        self._arrived.set()
+
+    async def updates(self) -> AsyncIterator[list[tuple[int, Update]]]:
+        """All that has come since the last time, until every choice is finished."""
+        while self._num_unread:
+            await self._arrived.wait()
+            self._arrived.clear()
+            batch = list(self._queue)
+            self._queue.clear()
+            self._num_unread -= sum(update.finish_reason is not None for _, update in batch)
+            if batch:
+                yield batch
+            if self._failure is not None and self._num_unread:
+                raise self._failure
+
+
+@dataclass(slots=True)
+class _Open:
+    """An engine request that is not finished."""
+
+    reply: Reply
+    first_index: int
+    num_choices: int  # still being written
+
+
+@dataclass(frozen=True, slots=True)
+class _Abort:
+    request_id: str
+    num_choices: int  # that are cut short
+
+
+@dataclass(frozen=True, slots=True)
+class _Add:
+    request_id: str
+    prompt: Prompt
+    arrived_ns: int
+
+
+class EngineLoop:
+    def __init__(
+        self,
+        engine: Engine,
+        metrics: Metrics,
+        *,
+        max_open: int,
+    ) -> None:
+        self.failure: str | None = None  # why the engine stopped by itself
+        self.num_open = 0  # choices submitted and not finished
+        self._engine = engine
+        self._metrics = metrics
+        self._max_open = max_open
+        self.on_failure: Callable[[], None] = lambda: None
+        self._ids = count()
+        self._open: dict[str, _Open] = {}
+        self._events: asyncio.AbstractEventLoop | None = None
+        # Shared with the thread.
+        self._inbox: deque[_Add | _Abort] = deque()
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    # ------------------------------------------------------------ on the event loop
+
+    def start(self, events: asyncio.AbstractEventLoop) -> None:
+        self._events = events
+        self._thread.start()
+
+    def submit(self, prompts: Sequence[Prompt]) -> Reply:
+        if self.failure is not None or self._stopping:
+            raise _stopped(self.failure)
+        num_choices = sum(prompt.params.n for prompt in prompts)
+        if num_choices > self._max_open:
+            raise Refusal(
+                400,
+                f"n: {len(prompts)} prompts and n = {prompts[0].params.n} make {num_choices} "
+                f"texts; this server has room for {self._max_open}",
+                param="n",
+            )
+        if self.num_open + num_choices > self._max_open:
+            raise Refusal(
+                429,
+                f"the queue is full ({self.num_open} texts are being written or wait); try again",
+                code="queue_full",
+                retry_after=1,
+            )
+        arrived_ns = time.perf_counter_ns()
+        reply = Reply(num_choices)
+        first = 0
+        for prompt in prompts:
+            request_id = f"http-{next(self._ids)}"
+            reply.request_ids.append(request_id)
+            self._open[request_id] = _Open(reply, first, prompt.params.n)
+            self._inbox.append(_Add(request_id, prompt, arrived_ns))
+            first += prompt.params.n
+        self.num_open += num_choices
+        self._wake.set()
+        return reply
+
+    def close(self, reply: Reply) -> None:
+        """Nobody reads it any more: what is unfinished ends before the next step."""
+        for request_id in reply.request_ids:
+            left = self._open.pop(request_id, None)
+            if left is not None:
+                self.num_open -= left.num_choices
+                self._inbox.append(_Abort(request_id, left.num_choices))
+                self._wake.set()
+
+    async def drained(self) -> None:
+        """Returns when nothing is being written."""
+        while self.num_open and self.failure is None:
+            await asyncio.sleep(0.02)
+
+    def stop(self) -> None:
+        """Ends the thread after the step it is in; whoever still waits is told so."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._fail_all()
+
+    def _deliver(self, updates: list[Update]) -> None:
+        for update in updates:
+            at = self._open.get(update.request_id)
+            if at is None:
+                continue  # its reader has left
+            if update.finish_reason is not None:
+                at.num_choices -= 1
+                self.num_open -= 1
+                if not at.num_choices:
+                    del self._open[update.request_id]
+            at.reply.push(at.first_index + update.index, update)
+
+    def _fail_all(self) -> None:
+        for at in self._open.values():
+            at.reply.fail(_stopped(self.failure))
+        self._open.clear()
+        self.num_open = 0
+
+    def _crashed(self, reason: str) -> None:
+        self.failure = reason
+        self._fail_all()
+        self.on_failure()
+
+    # ------------------------------------------------------------ in the thread
+
+    def _run(self) -> None:
+        assert self._events is not None
+        try:
+            while not self._stopping:
+                if not self._engine.has_work and not self._inbox:
+                    self._wake.wait()
+                self._wake.clear()
+                self._empty_inbox()
+                if self._engine.has_work:
+                    updates = self._engine.step()
+                    self._metrics.observe_step(updates)
+                    if updates:
+                        self._events.call_soon_threadsafe(self._deliver, updates)
+        except BaseException as error:  # whatever it was, everybody who waits must hear of it
+            traceback.print_exc()
+            reason = f"{type(error).__name__}: {error}"
+            self._events.call_soon_threadsafe(self._crashed, reason)
+
+    def _empty_inbox(self) -> None:
+        while self._inbox:
+            item = self._inbox.popleft()
+            if isinstance(item, _Abort):
+                self._engine.abort(item.request_id)
+                self._metrics.observe_abort(item.num_choices)
+            else:
+                self._engine.add_request(
+                    item.prompt.tokens,
+                    item.prompt.params,
+                    request_id=item.request_id,
+                    k=item.prompt.k,
+                    arrived_ns=item.arrived_ns,
+                )
+
+
+def _stopped(reason: str | None) -> Refusal:
+    if reason is None:
+        return Refusal(503, "the server is shutting down", code="shutting_down", retry_after=5)
+    return Refusal(500, f"the engine stopped: {reason}", code="engine_stopped")

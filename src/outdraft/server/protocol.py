@@ -1,0 +1,188 @@
+"""What a request may say: OpenAI's fields, vLLM's additions, and `speculation`, which is ours.
+
+Every bound is declared here, so that the OpenAPI page, the check and the error agree. Fields
+that nobody knows are refused by name: a misspelled setting must not be lost in silence.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from outdraft.engine.sequence import MAX_BIAS, MAX_CHOICES, MAX_LOGPROBS, MAX_STOP_STRINGS
+from outdraft.speculation import MAX_K
+
+MAX_PROMPTS = 128  # in one request
+MAX_MESSAGES = 1024
+MAX_STOP_LENGTH = 256  # characters
+MAX_BIASED_TOKENS = 1024
+MAX_TOKENS = 1 << 24
+MAX_TEMPERATURE = 100.0
+MAX_PENALTY = 100.0
+MIN_PENALTY = 0.01  # one so small that float32 has no number for it makes logits infinite
+
+_SEED = 1 << 63
+_TokenId = Annotated[int, Field(ge=0, lt=1 << 32)]
+_StopString = Annotated[str, StringConstraints(min_length=1, max_length=MAX_STOP_LENGTH)]
+_Bias = Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)]
+_TokenKey = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,10}$")]
+
+
+def _at_most(limit: int) -> BeforeValidator:
+    """Counts before it looks: pydantic makes an error of every wrong entry, then counts."""
+
+    def counted(value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > limit:
+            raise PydanticCustomError("too_long", f"at most {limit} entries are taken")
+        return value
+
+    return BeforeValidator(counted)
+
+
+class _Strict(BaseModel):
+    # `"5"` is not 5, and NaN is not a number anybody means. Lists have `fail_fast` for the
+    # reason that `_at_most` has: a million errors take all memory and seconds to make.
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_unknown(cls, values: Any) -> Any:
+        """Of many unknown fields the first is enough to be told of."""
+        if not isinstance(values, dict) or len(values) <= len(cls.model_fields):
+            return values
+        unknown = next(name for name in values if name not in cls.model_fields)
+        return {k: v for k, v in values.items() if k in cls.model_fields or k == unknown}
+
+
+class SpeculationOverride(_Strict):
+    """This request's own speculation: `{"method": "off"}`, or another draft length."""
+
+    method: str | None = Field(None, max_length=64)
+    k: int | None = Field(None, ge=0, le=MAX_K)
+
+
+class StreamOptions(_Strict):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class _Sampling(_Strict):
+    model: str | None = Field(None, max_length=1024)
+    max_tokens: int | None = Field(None, ge=0, le=MAX_TOKENS)
+    min_tokens: int = Field(0, ge=0, le=MAX_TOKENS)
+    n: int | None = Field(None, ge=1, le=MAX_CHOICES)
+    temperature: float | None = Field(None, ge=0, le=MAX_TEMPERATURE)
+    top_p: float | None = Field(None, gt=0, le=1)
+    top_k: int | None = Field(None, ge=-1, le=1 << 31)
+    min_p: float | None = Field(None, ge=0, le=1)
+    repetition_penalty: float | None = Field(None, ge=MIN_PENALTY, le=MAX_PENALTY)
+    presence_penalty: float | None = Field(None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(None, ge=-2, le=2)
+    logit_bias: Annotated[dict[_TokenKey, _Bias] | None, _at_most(MAX_BIASED_TOKENS)] = Field(
+        None, max_length=MAX_BIASED_TOKENS
+    )
+    seed: int | None = Field(None, ge=-_SEED, lt=_SEED)
+    stop: _StopString | Annotated[list[_StopString], Field(max_length=MAX_STOP_STRINGS)] | None = (
+        None
+    )
+    stop_token_ids: list[_TokenId] | None = Field(None, max_length=MAX_STOP_STRINGS)
+    ignore_eos: bool = False
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    speculation: SpeculationOverride | None = None
+    include_metrics: bool = False
+    return_token_ids: bool | None = None
+    # Taken because clients send them; they change nothing.
+    user: str | None = Field(None, max_length=4096)
+    request_id: str | None = Field(None, max_length=256)
+    skip_special_tokens: Literal[True] | None = None
+    spaces_between_special_tokens: bool | None = None
+    use_beam_search: Literal[False] | None = None
+
+
+class CompletionRequest(_Sampling):
+    prompt: (
+        str
+        | Annotated[list[_TokenId], Field(min_length=1, fail_fast=True)]
+        | Annotated[list[str], Field(min_length=1, max_length=MAX_PROMPTS, fail_fast=True)]
+        | Annotated[
+            list[Annotated[list[_TokenId], Field(min_length=1, fail_fast=True)]],
+            Field(min_length=1, max_length=MAX_PROMPTS, fail_fast=True),
+        ]
+    )
+    echo: bool | None = False
+    logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
+    best_of: Literal[1] | None = None
+    suffix: Literal[""] | None = None
+    add_special_tokens: bool = True
+
+
+class TextPart(_Strict):
+    type: Literal["text"]
+    text: str
+
+
+class ChatMessage(_Strict):
+    role: str = Field(min_length=1, max_length=64)
+    content: (
+        str | Annotated[list[TextPart], Field(max_length=MAX_MESSAGES, fail_fast=True)] | None
+    ) = None
+    name: str | None = Field(None, max_length=256)
+    type: Literal["text"] | None = None  # some releases of lm-eval send it
+    # What clients hand back of an earlier answer.
+    refusal: None = None
+    annotations: Annotated[list[Any], Field(max_length=0)] | None = None
+    audio: None = None
+    function_call: None = None
+    tool_calls: Annotated[list[Any], Field(max_length=0)] | None = None
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content)
+        return self.content or ""
+
+
+class ResponseFormat(_Strict):
+    type: Literal["text"]
+
+
+class ChatRequest(_Sampling):
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)
+    max_completion_tokens: int | None = Field(None, ge=0, le=MAX_TOKENS)
+    logprobs: bool | None = False
+    top_logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
+    add_generation_prompt: bool = True
+    response_format: ResponseFormat | None = None
+    tools: Annotated[list[Any], Field(max_length=0)] | None = None
+    tool_choice: Literal["none", "auto"] | None = None
+    parallel_tool_calls: bool | None = None
+    store: Literal[False] | None = None
+    metadata: Annotated[dict[str, str] | None, _at_most(16)] = Field(None, max_length=16)
+    service_tier: Literal["auto", "default"] | None = None
+
+
+class TokenizeRequest(_Strict):
+    model: str | None = Field(None, max_length=1024)
+    prompt: str | None = None
+    messages: (
+        Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
+        | None
+    ) = None
+    add_special_tokens: bool = True
+    add_generation_prompt: bool = True
+    return_token_strs: bool = False
+
+
+class DetokenizeRequest(_Strict):
+    model: str | None = Field(None, max_length=1024)
+    tokens: list[_TokenId] = Field(fail_fast=True)

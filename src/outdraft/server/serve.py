@@ -1,0 +1,130 @@
+"""Runs the application: a bound socket, signals, draining, and the reason if it ends badly."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+
+from outdraft.engine.engine import Engine
+from outdraft.errors import OptionError
+from outdraft.server.app import Service, create_app
+from outdraft.server.loop import EngineLoop
+from outdraft.server.metrics import Metrics
+
+_KEEP_ALIVE_S = 75  # longer than the pools of the usual clients keep a connection
+_MAX_CONNECTIONS = 8192
+_LAST_BYTES_S = 10  # for answers that are finished and still being sent
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Takes the address before a model is loaded for it; nobody can connect yet."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    taken = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind((host, port))
+    except (OSError, OverflowError, UnicodeError) as error:
+        taken.close()
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise OptionError(
+            f"cannot serve at {host}:{port} ({reason}); choose another --host or --port"
+        ) from error
+    return taken
+
+
+def make_server(
+    engine: Engine,
+    *,
+    model_names: tuple[str, ...],
+    api_key: str | None = None,
+    max_open: int = 272,
+    drain_s: float = 30.0,
+    always_metrics: bool = False,
+    access_log: bool = False,
+    on_ready: Callable[[], None] = lambda: None,
+    on_drain: Callable[[int], None] = lambda num_open: None,
+) -> Server:
+    """`max_open` texts may be written or wait at once; `drain_s` seconds they have at the end."""
+    metrics = Metrics(engine, model_names[0], engine.measure_step_costs())
+    loop = EngineLoop(engine, metrics, max_open=max_open)
+    service = Service(engine, loop, metrics, model_names, always_metrics=always_metrics)
+    config = uvicorn.Config(
+        create_app(service, api_key=api_key),
+        log_config=None,
+        access_log=access_log,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_LAST_BYTES_S,
+        limit_concurrency=_MAX_CONNECTIONS,
+        server_header=False,
+    )
+    server = Server(config, service, drain_s=drain_s, on_ready=on_ready, on_drain=on_drain)
+    loop.on_failure = server.end
+    return server
+
+
+class Server(uvicorn.Server):
+    """`run(sockets=[…])` serves until a signal: the first one drains, the second ends at once.
+
+    Afterwards `failure` says why the engine stopped, if it did so by itself.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        service: Service,
+        *,
+        drain_s: float,
+        on_ready: Callable[[], None],
+        on_drain: Callable[[int], None],
+    ) -> None:
+        super().__init__(config)
+        self._service = service
+        self._drain_s = drain_s
+        self._on_ready = on_ready
+        self._on_drain = on_drain
+        self._draining: asyncio.Task[None] | None = None
+        self._events: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def failure(self) -> str | None:
+        return self._service.loop.failure
+
+    def end(self) -> None:
+        """From the event loop or from any thread: no more requests, those open are told."""
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._events = asyncio.get_running_loop()
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if self.force_exit:  # uvicorn leaves this out; a thread cut off within torch may abort
+            await self.lifespan.shutdown()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # Called between two instructions of the main thread: do as little as possible.
+        if self._service.is_draining or self._events is None:
+            self.should_exit = self.force_exit = True
+            return
+        self._service.is_draining = True
+        self._events.call_soon_threadsafe(self._start_draining)
+
+    def _start_draining(self) -> None:
+        self._draining = asyncio.ensure_future(self._drain())
+
+    async def _drain(self) -> None:
+        loop = self._service.loop
+        self._on_drain(loop.num_open)
+        try:
+            async with asyncio.timeout(self._drain_s):
+                await loop.drained()
+        except TimeoutError:
+            loop.stop()  # tells those who still wait
+        self.should_exit = True
