@@ -13,6 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from outdraft.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from outdraft.engine.assemble import load_engine
     from outdraft.engine.engine import Engine
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from outdraft.errors import OutdraftError
     from outdraft.speculation import Speculation
 
-__version__ = "0.1.0"
 
 _HOMES = {
     "Engine": "outdraft.engine.engine",

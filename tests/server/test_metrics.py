@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from outdraft import Engine, load_engine
-from outdraft.server.metrics import temperature_band
+from outdraft.workload.temperatures import temperature_band
 from outdraft.testing.serving import serving
 from tests.server.conftest import NGRAM
 from tests.server.wire import FEW, PROMPT, Metrics, Wire

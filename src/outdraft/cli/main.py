@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from outdraft import __version__
-from outdraft.cli import generate, serve
+from outdraft.cli import bench, compare, generate, serve
 from outdraft.errors import OptionError, OutdraftError
 
 _EXAMPLES = """\
@@ -46,6 +46,8 @@ def build_parser() -> Parser:
     )
     generate.add_parser(commands)
     serve.add_parser(commands)
+    bench.add_parser(commands)
+    compare.add_parser(commands)
     return parser
 
 

@@ -15,7 +15,6 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from outdraft import __version__
 from outdraft.engine.engine import Engine
 from outdraft.server.answers import ChatAnswer, CompletionAnswer
 from outdraft.server.body import StrictRoute
@@ -32,6 +31,7 @@ from outdraft.server.protocol import (
     TokenizeRequest,
 )
 from outdraft.server.refusal import Refusal, error_body, from_validation
+from outdraft.version import __version__
 
 MAX_BODY_BYTES = 4 << 20
 _SMALL_BODY_BYTES = 16 << 10

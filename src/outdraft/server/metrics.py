@@ -18,6 +18,7 @@ from outdraft.engine.costs import StepCosts
 from outdraft.engine.engine import Engine
 from outdraft.engine.outputs import Generation, Update
 from outdraft.goodput import net_benefit, plain_seconds
+from outdraft.workload.temperatures import temperature_band
 
 _TIMES = (
     *(0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1),
@@ -28,13 +29,6 @@ _LENGTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 
 _STEP_TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 _SHARES = tuple(part / 10 for part in range(1, 11))
 _WINDOW_S = 60.0  # over which the present net benefit is averaged
-
-# Bands of temperature and their upper ends: hot sampling is where drafts fail.
-_BANDS = ((0.0, "0"), (0.3, "0-0.3"), (0.7, "0.3-0.7"), (1.0, "0.7-1"))
-
-
-def temperature_band(temperature: float) -> str:
-    return next((name for top, name in _BANDS if temperature <= top), "1+")
 
 
 class Metrics(Collector):

@@ -1,0 +1,182 @@
+"""`outdraft compare BASELINE CANDIDATE`: is the candidate faster, with proof."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from outdraft.cli.load_options import LOAD, endpoint_of, progress
+from outdraft.cli.options import Option, add_options
+from outdraft.errors import OptionError
+
+if TYPE_CHECKING:
+    from outdraft.decide.evidence import Evidence
+    from outdraft.decide.verdict import Verdict
+    from outdraft.measure.compare import Outcome, Settings
+
+_EXAMPLES = """\
+examples:
+  outdraft serve --port 8001 & outdraft serve --port 8002 --method ngram &
+  outdraft compare http://127.0.0.1:8001 http://127.0.0.1:8002
+  outdraft compare http://a:8000 http://b:8000 --requests 400 --concurrency 16 --json
+  outdraft compare http://a:8000 http://a:8000        # A/A: the noise floor of this setup
+  outdraft compare off.json on.json                   # two runs saved by bench --out
+"""
+
+_COMPARE = (
+    Option("--requests", "of each server at most", default=240, type=int, metavar="N"),
+    Option("--block", "requests of one server in a row", default=12, type=int, metavar="N"),
+    Option("--margin", "a difference up to this is none", default=0.01, type=float, metavar="X"),
+    Option("--noise-floor", "of an A/A run, if one was made", default=0.0, type=float, metavar="X"),
+    Option("--ttft-bound", "the service promises a time to first token", is_switch=True),
+    Option("--out", "write every record, the ratios and the verdict as JSON", metavar="FILE"),
+    Option("--json", "print one JSON object, nothing else", is_switch=True),
+)
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "compare",
+        help="compare two servers and give a verdict",
+        usage="outdraft compare BASELINE CANDIDATE [options]",
+        description="Send the same prompts to two servers in alternating blocks and say, with "
+        "intervals, whether the candidate should ship. Stops early when the answer is clear.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("baseline", metavar="BASELINE", help="a URL, or a saved run")
+    parser.add_argument("candidate", metavar="CANDIDATE", help="a URL, or a saved run")
+    add_options(parser, "load", LOAD)
+    add_options(parser, "comparison", _COMPARE)
+    parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from outdraft.report.tables import compare_table
+
+    if args.requests < 1 or args.block < 2:
+        raise OptionError(
+            f"--requests must be at least 1 and --block at least 2, got {args.requests} and "
+            f"{args.block}"
+        )
+    if not 0 <= args.margin < 1 or not 0 <= args.noise_floor < 1:
+        raise OptionError("--margin and --noise-floor lie between 0 and 1")
+    are_urls = [
+        text.startswith(("http://", "https://")) for text in (args.baseline, args.candidate)
+    ]
+    if are_urls[0] != are_urls[1]:
+        raise OptionError("give two URLs or two saved runs, not one of each")
+    if are_urls[0]:
+        evidence, verdict = _live(args)
+    else:
+        evidence, verdict = _saved(args)
+    if args.json:
+        print(json.dumps({"verdict": verdict.to_json(), "ratios": ratios_of(evidence)}))
+    else:
+        print(compare_table(evidence, verdict))
+    return 0
+
+
+def ratios_of(evidence: Evidence) -> dict[str, Any]:
+    names = ("e2e", "tpot", "ttft", "throughput", "p99")
+    found = {name: getattr(evidence, name) for name in names}
+    return {
+        **{name: None if ratio is None else asdict(ratio) for name, ratio in found.items()},
+        "by_category": {name: asdict(ratio) for name, ratio in evidence.by_category.items()},
+        "by_temperature": {name: asdict(ratio) for name, ratio in evidence.by_temperature.items()},
+    }
+
+
+def _saved(args: argparse.Namespace) -> tuple[Evidence, Verdict]:
+    from outdraft.decide.verdict import decide
+    from outdraft.measure.evidence import make_evidence
+    from outdraft.measure.files import read_trial
+    from outdraft.measure.saved import in_blocks
+
+    baseline, candidate = read_trial(Path(args.baseline)), read_trial(Path(args.candidate))
+    one, other = in_blocks(baseline.records, candidate.records, args.block)
+    evidence = make_evidence(
+        one,
+        other,
+        level=0.95,
+        margin=args.margin,
+        noise_floor=args.noise_floor,
+        problems=(
+            "two runs at two times: what changed on the machine between them is in the ratio",
+            *baseline.problems,
+            *candidate.problems,
+        ),
+        is_valid=baseline.is_valid and candidate.is_valid,
+        ttft_bound=args.ttft_bound,
+        seed=args.seed,
+    )
+    return evidence, decide(evidence, margin=args.margin)
+
+
+def _live(args: argparse.Namespace) -> tuple[Evidence, Verdict]:
+    from outdraft.loadgen.journal import Journal
+    from outdraft.measure.compare import Settings, compare
+    from outdraft.records import Record
+    from outdraft.workload.sets import choose_prompts
+    from outdraft.workload.temperatures import parse_mix
+
+    settings = Settings(
+        max_requests=args.requests,
+        block_size=args.block,
+        concurrency=args.concurrency,
+        mix=parse_mix(args.temperature),
+        max_tokens=args.max_tokens,
+        seed=args.seed,
+        margin=args.margin,
+        noise_floor=args.noise_floor,
+        ttft_bound=args.ttft_bound,
+    )
+    prompts = choose_prompts(
+        args.prompts,
+        categories=args.category or (),
+        force_random=args.force_random,
+        seed=args.seed,
+    )
+    ends = [endpoint_of(url, args) for url in (args.baseline, args.candidate)]
+    journal = None if args.out is None else Journal(Path(f"{args.out}.journal"))
+    total = 2 * settings.block_size * (settings.max_blocks + 1)
+    with progress(total, "compare") as tell:
+
+        def sink(record: Record) -> None:
+            tell(record)
+            if journal is not None:
+                journal.add(record)
+
+        outcome = compare(ends[0], ends[1], prompts, settings, sink=sink)
+    if outcome.evidence is None or outcome.verdict is None:
+        raise OptionError("stopped before the first look: nothing can be said")
+    if args.out is not None and journal is not None:
+        _write(Path(args.out), outcome, settings)
+        journal.close()
+        journal.path.unlink()
+    return outcome.evidence, outcome.verdict
+
+
+def _write(path: Path, outcome: Outcome, settings: Settings) -> None:
+    from outdraft.measure.environment import fingerprint
+    from outdraft.measure.files import write_json
+    from outdraft.records import SCHEMA
+
+    assert outcome.verdict is not None
+    assert outcome.evidence is not None
+    write_json(
+        path,
+        {
+            "schema": SCHEMA,
+            "settings": asdict(settings),
+            "environment": fingerprint(),
+            "verdict": outcome.verdict.to_json(),
+            "ratios": ratios_of(outcome.evidence),
+            "records": [asdict(record) for record in outcome.records],
+        },
+    )

@@ -1,0 +1,85 @@
+"""Options of the commands that put a load on a server, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from outdraft.cli.options import Option
+
+if TYPE_CHECKING:
+    from outdraft.loadgen.endpoint import Endpoint
+    from outdraft.loadgen.load import Sink
+
+LOAD = (
+    Option(
+        "--prompts",
+        "built-in, or a file: our JSONL, ShareGPT, OpenAI logs, MT-Bench, Spec-Bench, "
+        "HumanEval, GSM8K",
+        default="built-in",
+        metavar="SOURCE",
+    ),
+    Option("--category", "only this category; may be repeated", metavar="NAME", repeats=True),
+    Option("--temperature", "one, or a mix such as 0.0:60%%,0.8:40%%", default="0", metavar="MIX"),
+    Option("--concurrency", "requests at a time", default=4, type=int, metavar="N"),
+    Option("--max-tokens", "per answer (default: what each prompt needs)", type=int, metavar="N"),
+    Option("--seed", "of prompts, temperatures and arrivals", default=0, type=int),
+    Option("--model", "name of the model to ask for (default: the first served)", metavar="NAME"),
+    Option("--api-key", "sent as a bearer token", metavar="KEY"),
+    Option("--force-random", "allow --prompts random", is_switch=True),
+)
+
+
+def endpoint_of(url: str, args: argparse.Namespace) -> Endpoint:
+    """The server at `url`, once it has answered."""
+    from outdraft.loadgen.endpoint import Endpoint
+    from outdraft.measure.server import check_alive, model_of
+
+    endpoint = Endpoint(url, model=args.model, api_key=args.api_key)
+    check_alive(endpoint)
+    if args.model is None:
+        endpoint = Endpoint(url, model=model_of(endpoint), api_key=args.api_key)
+    return endpoint
+
+
+@contextmanager
+def progress(total: int, title: str) -> Iterator[Sink]:
+    """A bar on stderr with the time left, told of each record; nothing when it is no terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    from outdraft.records import Record
+
+    console = Console(file=sys.stderr)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[told]}"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    task = bar.add_task(title, total=total, told="")
+    failed = 0
+
+    def tell(record: Record) -> None:
+        nonlocal failed
+        failed += not record.ok
+        told = f"{failed} failed" if failed else ""
+        if record.tpot_ns is not None:
+            told = f"{record.tpot_ns / 1e6:.1f} ms/token {told}"
+        bar.update(task, advance=1, told=told)
+
+    with bar:
+        yield tell

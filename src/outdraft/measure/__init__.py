@@ -1,0 +1,1 @@
+"""Trials: a load on a server, its records, and what they say."""

@@ -1,0 +1,172 @@
+"""Two servers against each other: the same prompts in alternating blocks, until it is clear.
+
+A block is one slice of the plan sent to one arm and then to the other; who goes first changes
+from block to block, so that a machine that warms up or slows down favours nobody. After preset
+numbers of blocks the evidence is looked at, with levels that allow for looking more than once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from outdraft.decide.evidence import Evidence
+from outdraft.decide.verdict import DEFAULT_MARGIN, INCONCLUSIVE, SHIP, Verdict, decide
+from outdraft.loadgen.endpoint import Endpoint
+from outdraft.loadgen.fleet import run_load
+from outdraft.loadgen.load import Sink
+from outdraft.loadgen.quality import judge
+from outdraft.loadgen.request import requests_of
+from outdraft.measure.evidence import make_evidence
+from outdraft.measure.trial import salted
+from outdraft.records import Record
+from outdraft.stats import MIN_BLOCKS, Look, Zone, plan_looks, zone
+from outdraft.workload.plan import make_plan, spread
+from outdraft.workload.prompt import Planned, Prompt
+
+BASELINE, CANDIDATE = "baseline", "candidate"
+PAIRS_FOR_P99 = 368  # a 95 % interval of a 99th percentile needs so many; corrected ones more
+_MAX_INVALID_SHARE = 0.25  # of blocks; with more the whole comparison is invalid
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    max_requests: int = 240  # of each arm
+    block_size: int = 12
+    concurrency: int = 4
+    mix: tuple[tuple[float, float], ...] = ((0.0, 1.0),)
+    max_tokens: int | None = None
+    seed: int = 0
+    margin: float = DEFAULT_MARGIN
+    noise_floor: float = 0.0
+    num_looks: int = 4
+    ttft_bound: bool = False
+
+    @property
+    def max_blocks(self) -> int:
+        return max(self.max_requests // self.block_size, MIN_BLOCKS)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a comparison has found so far."""
+
+    records: list[Record] = field(default_factory=list)
+    num_blocks: int = 0
+    num_invalid: int = 0  # blocks in which the client or the server failed
+    problems: list[str] = field(default_factory=list)
+    evidence: Evidence | None = None
+    verdict: Verdict | None = None
+
+    def of(self, arm: str) -> list[Record]:
+        return [record for record in self.records if record.arm == arm]
+
+
+def compare(
+    baseline: Endpoint,
+    candidate: Endpoint,
+    prompts: Sequence[Prompt],
+    settings: Settings,
+    *,
+    sink: Sink | None = None,
+    on_look: Callable[[Outcome, Look], None] = lambda outcome, look: None,
+) -> Outcome:
+    """Runs until the verdict is clear or the requests are spent. Control-C ends it early."""
+    arms = {BASELINE: baseline, CANDIDATE: candidate}
+    same_server = baseline.url == candidate.url
+    looks = {look.num_blocks: look for look in plan_looks(settings.max_blocks, settings.num_looks)}
+    outcome = Outcome()
+    for name, endpoint in arms.items():
+        plan = _block_plan(prompts, settings, -1, name if same_server else "")
+        requests = requests_of(plan, arm=name, block=-1, is_warmup=True)
+        run = run_load(endpoint, requests, concurrency=settings.concurrency, sink=sink)
+        outcome.records += run.records
+    for block in range(settings.max_blocks):
+        order = list(arms) if block % 2 == 0 else list(arms)[::-1]
+        stopped = _run_block(outcome, arms, order, prompts, settings, block, same_server, sink)
+        outcome.num_blocks = block + 1
+        look = looks.get(block + 1)
+        if stopped or look is not None:
+            _judge(outcome, settings, (look or Look(block + 1, 0.95)).level)
+        if look is not None:
+            on_look(outcome, look)
+        if stopped or (look is not None and is_clear(outcome, settings)):
+            break
+    return outcome
+
+
+def is_clear(outcome: Outcome, settings: Settings) -> bool:
+    """Nothing more to learn: a decision, or a tie. An invalid run is no answer."""
+    verdict, evidence = outcome.verdict, outcome.evidence
+    if verdict is None or evidence is None or not evidence.is_valid:
+        return False
+    if verdict.decision == SHIP and evidence.p99 is None:
+        # A gain in the middle may hide a loss at the end: go on where that can still be seen.
+        return settings.block_size * settings.max_blocks < PAIRS_FOR_P99
+    if verdict.decision != INCONCLUSIVE:
+        return True
+    margin = max(settings.margin, settings.noise_floor)
+    return evidence.e2e is not None and zone(evidence.e2e, margin) is Zone.TIE
+
+
+def _run_block(
+    outcome: Outcome,
+    arms: dict[str, Endpoint],
+    order: Sequence[str],
+    prompts: Sequence[Prompt],
+    settings: Settings,
+    block: int,
+    same_server: bool,
+    sink: Sink | None,
+) -> bool:
+    """Whether the user stopped it."""
+    valid = True
+    for name in order:
+        plan = _block_plan(prompts, settings, block, name if same_server else "")
+        requests = requests_of(plan, arm=name, block=block)
+        run = run_load(arms[name], requests, concurrency=settings.concurrency, sink=sink)
+        quality = judge(run)
+        outcome.records += run.records
+        outcome.problems += [each for each in quality.problems if each not in outcome.problems]
+        valid = valid and quality.is_valid
+        if run.is_stopped:
+            return True
+    outcome.num_invalid += not valid
+    return False
+
+
+def _judge(outcome: Outcome, settings: Settings, level: float) -> None:
+    invalid = outcome.num_invalid > PAIRS_FOR_P99 = 368  # a 95 % interval of a 99th percentile needs so many; corrected ones more
+_MAX_INVALID_SHARE * outcome.num_blocks
+    outcome.evidence = make_evidence(
+        outcome.of(BASELINE),
+        outcome.of(CANDIDATE),
+        level=level,
+        margin=settings.margin,
+        noise_floor=settings.noise_floor,
+        problems=outcome.problems,
+        is_valid=not invalid,
+        ttft_bound=settings.ttft_bound,
+        seed=settings.seed,
+    )
+    outcome.verdict = decide(outcome.evidence, margin=settings.margin)
+
+
+def _block_plan(
+    prompts: Sequence[Prompt], settings: Settings, block: int, arm: str
+) -> list[Planned]:
+    """A block's requests: the same for both arms, unless they are one server (A/A), whose cache
+    would hand the second arm what the first one computed. Then only the marks differ."""
+    size = settings.block_size
+    everything = spread(prompts, size * settings.max_blocks, settings.seed)
+    at = block % settings.max_blocks * size
+    plan = make_plan(
+        everything[at : at + size],
+        mix=settings.mix,
+        seed=settings.seed * 100_003 + block,
+        max_tokens=settings.max_tokens,
+    )
+    key = f"{settings.seed}/{block}/{arm}".encode()
+    salt = hashlib.blake2b(key, digest_size=3).hexdigest()
+    return [salted(each, f"{salt}-{index}") for index, each in enumerate(plan)]

@@ -1,0 +1,36 @@
+"""Results on disk: whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from outdraft.errors import OptionError, OutdraftError
+from outdraft.records import Trial, trial_from_json
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Written beside its place, flushed to the disk, then renamed into it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as temporary:
+            json.dump(value, temporary)
+            temporary.flush()
+            os.fsync(temporary.fileno())
+        Path(temporary.name).replace(path)
+    except OSError as error:
+        raise OutdraftError(f"cannot write {path}: {error.strerror}") from error
+
+
+def read_trial(path: Path) -> Trial:
+    try:
+        return trial_from_json(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise OptionError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise OptionError(f"{path} is no saved run ({error}); make one with bench --out") from None

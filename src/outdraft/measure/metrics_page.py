@@ -1,0 +1,60 @@
+"""A server's /metrics page: parsed, and the difference of two of them.
+
+Names are matched exactly: `…_accepted_tokens` is the beginning of `…_accepted_tokens_per_pos`, and
+parsers that look for substrings count twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+\S+)?$")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+Page = dict[str, float]  # 'name' or 'name{position="0"}' → value; other labels are summed over
+
+_KEPT_LABELS = ("position", "k", "finished_reason", "temperature", "le")
+
+
+def parse(text: str) -> Page:
+    """Lines that are no samples are passed over: a page is never a reason to fail."""
+    page: Page = {}
+    for line in text.splitlines():
+        found = _SAMPLE.match(line.strip())
+        if found is None or line.startswith("#"):
+            continue
+        name, labels, value = found.groups()
+        kept = [
+            f'{key}="{content}"'
+            for key, content in _LABEL.findall(labels or "")
+            if key in _KEPT_LABELS
+        ]
+        try:
+            number = float(value)
+        except ValueError:
+            continue
+        key = f"{name}{{{','.join(kept)}}}" if kept else name
+        page[key] = page.get(key, 0.0) + number
+    return page
+
+
+def difference(after: Mapping[str, float], before: Mapping[str, float]) -> Page:
+    """Counters over the time between; what restarted (went down) counts from nothing."""
+    changed: Page = {}
+    for key, value in after.items():
+        if key.partition("{")[0].endswith(("_total", "_sum", "_count")):
+            earlier = before.get(key, 0.0)
+            changed[key] = value - earlier if value >= earlier else value
+    return changed
+
+
+def per_position(page: Mapping[str, float], name: str) -> tuple[float, ...]:
+    """The samples of `name` by their position label, from 0 on."""
+    found: dict[int, float] = {}
+    for key, value in page.items():
+        base, _, rest = key.partition("{")
+        place = re.search(r'position="(\d+)"', rest)
+        if base == name and place is not None:
+            found[int(place[1])] = value
+    return tuple(found[place] for place in range(len(found)) if place in found)

@@ -1,0 +1,1 @@
+"""Figures for people: what was measured, as tables for a terminal."""

@@ -1,0 +1,1 @@
+"""Prompts, temperatures and arrivals: what is sent to a server, and when."""

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from outdraft.measure.metrics_page import difference, parse, per_position
+
+PAGE = """\
+# HELP vllm:spec_decode_num_accepted_tokens_total Accepted
+# TYPE vllm:spec_decode_num_accepted_tokens_total counter
+vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="a"} 30.0
+vllm:spec_decode_num_accepted_tokens_total{engine="1",model_name="a"} 12.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="a",position="0"} 25.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="a",position="1"} 17.0
+vllm:kv_cache_usage_perc{engine="0",model_name="with \\"quotes\\", and, commas"} 0.25
+nonsense line here
+vllm:broken{engine="0"} not-a-number
+vllm:with_time_total 5 1700000000
+"""
+
+
+def test_names_are_exact_and_engines_are_summed() -> None:
+    page = parse(PAGE)
+    assert page["vllm:spec_decode_num_accepted_tokens_total"] == 42
+    assert page["vllm:kv_cache_usage_perc"] == 0.25
+    assert page["vllm:with_time_total"] == 5
+    assert not any("broken" in key or "nonsense" in key for key in page)
+
+
+def test_positions() -> None:
+    name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+    assert per_position(parse(PAGE), name) == (25, 17)
+    assert per_position(parse(PAGE), "vllm:spec_decode_num_accepted_tokens_total") == ()
+
+
+def test_difference_is_of_counters_and_survives_a_restart() -> None:
+    before = {"a_total": 10.0, "b_total": 50.0, "gauge": 1.0}
+    after = {"a_total": 15.0, "b_total": 5.0, "gauge": 9.0, "new_total": 3.0}
+    assert difference(after, before) == {"a_total": 5.0, "b_total": 5.0, "new_total": 3.0}
+
+
+def test_any_text_is_taken() -> None:
+    assert parse("<html>not metrics</html>\n\x00\n{}{}") == {}
