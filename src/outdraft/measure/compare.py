@@ -137,8 +137,7 @@ def _run_block(
 
 
 def _judge(outcome: Outcome, settings: Settings, level: float) -> None:
-    invalid = outcome.num_invalid > PAIRS_FOR_P99 = 368  # a 95 % interval of a 99th percentile needs so many; corrected ones more
-_MAX_INVALID_SHARE * outcome.num_blocks
+    invalid = outcome.num_invalid > _MAX_INVALID_SHARE * outcome.num_blocks
     outcome.evidence = make_evidence(
         outcome.of(BASELINE),
         outcome.of(CANDIDATE),
