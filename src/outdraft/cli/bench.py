@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from outdraft.cli.load_options import LOAD, endpoint_of, progress
+from outdraft.cli.load_options import LOAD, check_counts, endpoint_of, progress
 from outdraft.cli.options import Option, add_options
 from outdraft.errors import OptionError
 
@@ -63,8 +63,9 @@ def run(args: argparse.Namespace) -> int:
     from outdraft.workload.sets import choose_prompts
     from outdraft.workload.temperatures import parse_mix
 
-    if args.requests < 1 or args.warmup < 0:
-        raise OptionError(f"--requests must be at least 1, got {args.requests}")
+    check_counts(args, "requests", "concurrency", "max_tokens", "processes")
+    if args.warmup < 0:
+        raise OptionError(f"--warmup must not be negative, got {args.warmup}")
     slo = None if args.slo is None else parse_slo(args.slo)
     mix = parse_mix(args.temperature)
     prompts = choose_prompts(

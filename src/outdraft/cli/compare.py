@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outdraft.cli.load_options import LOAD, endpoint_of, progress
+from outdraft.cli.load_options import LOAD, check_counts, endpoint_of, progress
 from outdraft.cli.options import Option, add_options
 from outdraft.errors import OptionError
 
@@ -59,13 +59,14 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     from outdraft.report.tables import compare_table
 
-    if args.requests < 1 or args.block < 2:
-        raise OptionError(
-            f"--requests must be at least 1 and --block at least 2, got {args.requests} and "
-            f"{args.block}"
-        )
+    check_counts(args, "requests", "concurrency", "max_tokens")
+    if args.block < 2:
+        raise OptionError(f"--block must be at least 2, got {args.block}")
     if not 0 <= args.margin < 1 or not 0 <= args.noise_floor < 1:
-        raise OptionError("--margin and --noise-floor lie between 0 and 1")
+        raise OptionError(
+            f"--margin and --noise-floor lie between 0 and 1, got {args.margin:g} and "
+            f"{args.noise_floor:g}"
+        )
     are_urls = [
         text.startswith(("http://", "https://")) for text in (args.baseline, args.candidate)
     ]
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"verdict": verdict.to_json(), "ratios": ratios_of(evidence)}))
     else:
         print(compare_table(evidence, verdict))
-    return 0
+    return 0 if evidence.is_valid else 1
 
 
 def ratios_of(evidence: Evidence) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from outdraft.cli.options import Option
+from outdraft.errors import OptionError
 
 if TYPE_CHECKING:
     from outdraft.loadgen.endpoint import Endpoint
@@ -31,6 +32,14 @@ LOAD = (
     Option("--api-key", "sent as a bearer token", metavar="KEY"),
     Option("--force-random", "allow --prompts random", is_switch=True),
 )
+
+
+def check_counts(args: argparse.Namespace, *keys: str) -> None:
+    """Before anything is sent: these, where they are given, count something."""
+    for key in keys:
+        value = getattr(args, key)
+        if value is not None and value < 1:
+            raise OptionError(f"--{key.replace('_', '-')} must be at least 1, got {value}")
 
 
 def endpoint_of(url: str, args: argparse.Namespace) -> Endpoint:

@@ -6,6 +6,7 @@ import argparse
 import logging
 import os
 import sys
+from functools import partial
 from typing import Any
 
 from outdraft.cli.options import BATCH, SERVER, SPECULATION, TARGET, add_options
@@ -62,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         from outdraft.engine.assemble import load_engine
+        from outdraft.server.engine_thread import EngineThread
         from outdraft.server.serve import bind, make_server
     except ImportError as error:
         raise OptionError(
@@ -71,8 +73,10 @@ def run(args: argparse.Namespace) -> int:
 
     # The address first: nobody should wait for a model to learn that the port is taken.
     with bind(args.host, args.port) as at:
+        thread = EngineThread()
         with loading() as on_layer:
-            engine = load_engine(
+            load = partial(
+                load_engine,
                 args.target,
                 speculation,
                 dtype=args.dtype,
@@ -86,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
                 progress=None,
                 on_layer=on_layer,
             )
+            engine = thread.submit(load).result()
         if args.access_log:
             _log_requests()
         names = tuple(dict.fromkeys(args.served_model_name or [args.target]))
@@ -94,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
         server = make_server(
             engine,
             model_names=names,
+            thread=thread,
             api_key=api_key,
             max_open=args.max_num_seqs + args.max_num_waiting,
             drain_s=args.drain_timeout,

@@ -14,12 +14,14 @@ import time
 import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import count
 
 from outdraft.engine.engine import Engine
 from outdraft.engine.outputs import Update
 from outdraft.engine.sequence import SamplingParams
+from outdraft.server.engine_thread import EngineThread
 from outdraft.server.metrics import Metrics
 from outdraft.server.refusal import Refusal
 
@@ -93,6 +95,7 @@ class EngineLoop:
         self,
         engine: Engine,
         metrics: Metrics,
+        thread: EngineThread,
         *,
         max_open: int,
     ) -> None:
@@ -109,13 +112,14 @@ class EngineLoop:
         self._inbox: deque[_Add | _Abort] = deque()
         self._wake = threading.Event()
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread = thread
+        self._ended: Future[None] | None = None
 
     # ------------------------------------------------------------ on the event loop
 
     def start(self, events: asyncio.AbstractEventLoop) -> None:
         self._events = events
-        self._thread.start()
+        self._ended = self._thread.submit(self._run)
 
     def submit(self, prompts: Sequence[Prompt]) -> Reply:
         if self.failure is not None or self._stopping:
@@ -166,8 +170,8 @@ class EngineLoop:
         """Ends the thread after the step it is in; whoever still waits is told so."""
         self._stopping = True
         self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        if self._ended is not None:
+            self._ended.result()
         self._fail_all()
 
     def _deliver(self, updates: list[Update]) -> None:

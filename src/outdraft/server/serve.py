@@ -12,6 +12,7 @@ import uvicorn
 from outdraft.engine.engine import Engine
 from outdraft.errors import OptionError
 from outdraft.server.app import Service, create_app
+from outdraft.server.engine_thread import EngineThread
 from outdraft.server.loop import EngineLoop
 from outdraft.server.metrics import Metrics
 
@@ -40,6 +41,7 @@ def make_server(
     engine: Engine,
     *,
     model_names: tuple[str, ...],
+    thread: EngineThread | None = None,
     api_key: str | None = None,
     max_open: int = 272,
     drain_s: float = 30.0,
@@ -48,9 +50,14 @@ def make_server(
     on_ready: Callable[[], None] = lambda: None,
     on_drain: Callable[[int], None] = lambda num_open: None,
 ) -> Server:
-    """`max_open` texts may be written or wait at once; `drain_s` seconds they have at the end."""
-    metrics = Metrics(engine, model_names[0], engine.measure_step_costs())
-    loop = EngineLoop(engine, metrics, max_open=max_open)
+    """`max_open` texts may be written or wait at once; `drain_s` seconds they have at the end.
+
+    `thread` is where the engine was loaded; without one it gets a thread now, and is slower.
+    """
+    thread = thread or EngineThread()
+    costs = thread.submit(engine.measure_step_costs).result()
+    metrics = Metrics(engine, model_names[0], costs)
+    loop = EngineLoop(engine, metrics, thread, max_open=max_open)
     service = Service(engine, loop, metrics, model_names, always_metrics=always_metrics)
     config = uvicorn.Config(
         create_app(service, api_key=api_key),
