@@ -44,7 +44,7 @@ check: setup  ## ruff, mypy --strict, import layers, the rules of the tree
 
 test: setup  ## the fast suite (fetches the default model once, about 98 MB)
 	@echo "test: the fast suite"
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test-slow: setup  ## the long runs: exactness on the real model, statistics
 	@echo "test: the slow suite"

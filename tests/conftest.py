@@ -1,9 +1,14 @@
-"""Nothing global is changed here: the `model` mark uses the user's own model cache, as a
-user would, and every other test writes under its own tmp_path."""
+"""Nothing global is changed here but how threads wait: the `model` mark uses the user's own
+model cache, as a user would, and every other test writes under its own tmp_path."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+# Before torch is loaded: threads that wait for each other by spinning stand in each other's way
+# when several tests run at once.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import pytest
 import torch

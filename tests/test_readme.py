@@ -64,7 +64,7 @@ def test_serve_and_curl() -> None:
             line = next(line for line in server.stderr if " at http://" in line)
             address = line.split(" at ")[1].strip()
             # curl's own arguments, sent without it: not every machine has one.
-            _, _, _, header, _, body = shlex.split(curl)
+            _, _, _, header, _, body = shlex.split(curl.replace("\\\n", " "))
             name, _, value = header.partition(": ")
             asked = request.Request(f"{address}/v1/chat/completions", body.encode(), {name: value})
             with request.urlopen(asked, timeout=120) as response:

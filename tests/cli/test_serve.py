@@ -302,3 +302,17 @@ def test_help_is_light_and_shows_nothing_old() -> None:
         assert flag in done.stdout
     for old in ("--speculative-model", "--num-speculative-tokens", "--ngram-prompt", "posterior"):
         assert old not in done.stdout
+
+
+def test_a_server_nobody_listens_to_ends_all_the_same(target: Path) -> None:
+    """Its stderr is a pipe whose reader has left: what it says there must not keep it alive."""
+    command = [*COMMAND, "serve", "--port", "0", "--threads", "1", "--target", str(target)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        next(line for line in process.stderr if " at http://" in line)
+        process.stderr.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0
+    finally:
+        process.kill()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from outdraft import Engine, load_engine
-from outdraft.workload.temperatures import temperature_band
 from outdraft.testing.serving import serving
+from outdraft.workload.temperatures import temperature_band
 from tests.server.conftest import NGRAM
 from tests.server.wire import FEW, PROMPT, Metrics, Wire
 

@@ -44,3 +44,15 @@ def test_a_plan_is_the_same_for_every_arm_and_hot_in_every_category() -> None:
 def test_offsets_and_length_are_as_given() -> None:
     plan = make_plan(PROMPTS[:2], mix=((0.0, 1.0),), seed=0, max_tokens=5, offsets_ns=[0, 9])
     assert [(each.max_tokens, each.offset_ns) for each in plan] == [(5, 0), (5, 9)]
+
+
+@given(count=st.integers(1, 90), share=st.integers(1, 99), seed=st.integers(0, 5))
+def test_a_mix_has_its_shares_however_few_a_category_has(count: int, share: int, seed: int) -> None:
+    """Rounded within each category, three of ten prompts would never be hot at 10 %."""
+    mix = ((0.0, 1 - share / 100), (0.8, share / 100))
+    plan = make_plan(spread(PROMPTS, count, seed), mix=mix, seed=seed)
+    hot = Counter(each.prompt.category for each in plan if each.temperature)
+    assert abs(sum(hot.values()) - count * share / 100) < 1
+    for category in "abc":
+        members = sum(each.prompt.category == category for each in plan)
+        assert abs(hot[category] - members * share / 100) < 3

@@ -6,6 +6,7 @@ import argparse
 import logging
 import os
 import sys
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -135,4 +136,5 @@ def _log_requests() -> None:
 
 
 def _tell(words: str) -> None:
-    print(f"outdraft: {words}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # whoever read it may be gone; the server goes on all the same
+        print(f"outdraft: {words}", file=sys.stderr, flush=True)

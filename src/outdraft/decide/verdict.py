@@ -41,7 +41,8 @@ def decide(
 def _decide(evidence: Evidence, margin: float) -> tuple[str, tuple[str, ...], list[str]]:
     main = evidence.e2e
     if not evidence.is_valid:
-        return INCONCLUSIVE, (), [f"the run is invalid: {each}" for each in evidence.problems]
+        # Not every problem is the reason: some are only good to know.
+        return INCONCLUSIVE, (), ["the run is invalid and proves nothing", *evidence.problems]
     if main is None or main.low is None:
         count = 0 if main is None else main.num_blocks
         words = f"too little was measured for an interval ({count} blocks)"

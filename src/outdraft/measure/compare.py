@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from outdraft.decide.evidence import Evidence
 from outdraft.decide.verdict import DEFAULT_MARGIN, INCONCLUSIVE, SHIP, Verdict, decide
 from outdraft.loadgen.endpoint import Endpoint
 from outdraft.loadgen.fleet import run_load
-from outdraft.loadgen.load import Sink
+from outdraft.loadgen.load import Run, Sink
 from outdraft.loadgen.quality import judge
 from outdraft.loadgen.request import requests_of
 from outdraft.measure.evidence import make_evidence
 from outdraft.measure.trial import salted
 from outdraft.records import Record
-from outdraft.stats import MIN_BLOCKS, Look, Zone, plan_looks, zone
+from outdraft.stats import MIN_BLOCKS, Look, Zone, percentile_interval, plan_looks, zone
 from outdraft.workload.plan import make_plan, spread
 from outdraft.workload.prompt import Planned, Prompt
 
 BASELINE, CANDIDATE = "baseline", "candidate"
-PAIRS_FOR_P99 = 368  # a 95 % interval of a 99th percentile needs so many; corrected ones more
 _MAX_INVALID_SHARE = 0.25  # of blocks; with more the whole comparison is invalid
 
 
@@ -54,7 +53,7 @@ class Outcome:
 
     records: list[Record] = field(default_factory=list)
     num_blocks: int = 0
-    num_invalid: int = 0  # blocks in which the client or the server failed
+    num_invalid: int = 0  # blocks in which the client was not fit to measure
     problems: list[str] = field(default_factory=list)
     evidence: Evidence | None = None
     verdict: Verdict | None = None
@@ -74,24 +73,26 @@ def compare(
 ) -> Outcome:
     """Runs until the verdict is clear or the requests are spent. Control-C ends it early."""
     arms = {BASELINE: baseline, CANDIDATE: candidate}
-    same_server = baseline.url == candidate.url
-    looks = {look.num_blocks: look for look in plan_looks(settings.max_blocks, settings.num_looks)}
+    same_server = baseline.chat_url == candidate.chat_url
+    looks = plan_looks(settings.max_blocks, settings.num_looks)
     outcome = Outcome()
     for name, endpoint in arms.items():
         plan = _block_plan(prompts, settings, -1, name if same_server else "")
         requests = requests_of(plan, arm=name, block=-1, is_warmup=True)
         run = run_load(endpoint, requests, concurrency=settings.concurrency, sink=sink)
         outcome.records += run.records
+        if run.is_stopped:
+            return outcome
     for block in range(settings.max_blocks):
         order = list(arms) if block % 2 == 0 else list(arms)[::-1]
         stopped = _run_block(outcome, arms, order, prompts, settings, block, same_server, sink)
         outcome.num_blocks = block + 1
-        look = looks.get(block + 1)
-        if stopped or look is not None:
-            _judge(outcome, settings, (look or Look(block + 1, 0.95)).level)
-        if look is not None:
-            on_look(outcome, look)
-        if stopped or (look is not None and is_clear(outcome, settings)):
+        look = next(each for each in looks if each.num_blocks > block)  # stopped: it comes early
+        if not stopped and look.num_blocks > block + 1:
+            continue
+        _judge(outcome, settings, look.level, same_texts=not same_server)
+        on_look(outcome, look)
+        if stopped or is_clear(outcome, settings):
             break
     return outcome
 
@@ -103,7 +104,9 @@ def is_clear(outcome: Outcome, settings: Settings) -> bool:
         return False
     if verdict.decision == SHIP and evidence.p99 is None:
         # A gain in the middle may hide a loss at the end: go on where that can still be seen.
-        return settings.block_size * settings.max_blocks < PAIRS_FOR_P99
+        last = plan_looks(settings.max_blocks, settings.num_looks)[-1]
+        at_most = range(settings.block_size * last.num_blocks)
+        return percentile_interval(at_most, 0.99, last.level) is None
     if verdict.decision != INCONCLUSIVE:
         return True
     margin = max(settings.margin, settings.noise_floor)
@@ -126,46 +129,66 @@ def _run_block(
         plan = _block_plan(prompts, settings, block, name if same_server else "")
         requests = requests_of(plan, arm=name, block=block)
         run = run_load(arms[name], requests, concurrency=settings.concurrency, sink=sink)
-        quality = judge(run)
         outcome.records += run.records
-        outcome.problems += [each for each in quality.problems if each not in outcome.problems]
-        valid = valid and quality.is_valid
+        # The client is judged block by block; failures are, with all others, in `_judge`: a
+        # single one among the twelve of a block would look like many.
+        done = tuple(each for each in run.records if each.ok)
+        if done:
+            quality = judge(replace(run, records=done, num_planned=len(done)))
+            outcome.problems += [each for each in quality.problems if each not in outcome.problems]
+            valid = valid and quality.is_valid
         if run.is_stopped:
+            outcome.problems.append(f"stopped in block {block + 1} of {settings.max_blocks}")
             return True
     outcome.num_invalid += not valid
     return False
 
 
-def _judge(outcome: Outcome, settings: Settings, level: float) -> None:
-    invalid = outcome.num_invalid > _MAX_INVALID_SHARE * outcome.num_blocks
+def _judge(outcome: Outcome, settings: Settings, level: float, *, same_texts: bool) -> None:
+    failures, few_failed = _failures(outcome)
+    invalid = not few_failed or outcome.num_invalid > _MAX_INVALID_SHARE * outcome.num_blocks
     outcome.evidence = make_evidence(
         outcome.of(BASELINE),
         outcome.of(CANDIDATE),
         level=level,
         margin=settings.margin,
         noise_floor=settings.noise_floor,
-        problems=outcome.problems,
+        problems=[*failures, *outcome.problems],
         is_valid=not invalid,
         ttft_bound=settings.ttft_bound,
         seed=settings.seed,
+        same_texts=same_texts,
     )
     outcome.verdict = decide(outcome.evidence, margin=settings.margin)
+
+
+def _failures(outcome: Outcome) -> tuple[list[str], bool]:
+    """What failed in each arm over all blocks, and whether that is few enough."""
+    problems, few = [], True
+    for arm in (BASELINE, CANDIDATE):
+        records = tuple(each for each in outcome.of(arm) if not each.is_warmup)
+        quality = judge(Run(records, len(records), started_at="", start_ns=0, pulses=()))
+        problems += [f"{arm}: {each}" for each in quality.problems]
+        few = few and quality.is_valid
+    return problems, few
 
 
 def _block_plan(
     prompts: Sequence[Prompt], settings: Settings, block: int, arm: str
 ) -> list[Planned]:
     """A block's requests: the same for both arms, unless they are one server (A/A), whose cache
-    would hand the second arm what the first one computed. Then only the marks differ."""
+    would hand the second arm what the first one computed. Then only the marks differ.
+
+    Cut out of one plan for all blocks: a block is too small for a mix's shares to come out."""
     size = settings.block_size
-    everything = spread(prompts, size * settings.max_blocks, settings.seed)
-    at = block % settings.max_blocks * size
-    plan = make_plan(
-        everything[at : at + size],
+    everything = make_plan(
+        spread(prompts, size * settings.max_blocks, settings.seed),
         mix=settings.mix,
-        seed=settings.seed * 100_003 + block,
+        seed=settings.seed,
         max_tokens=settings.max_tokens,
     )
+    at = block % settings.max_blocks * size
+    plan = everything[at : at + size]
     key = f"{settings.seed}/{block}/{arm}".encode()
     salt = hashlib.blake2b(key, digest_size=3).hexdigest()
     return [salted(each, f"{salt}-{index}") for index, each in enumerate(plan)]

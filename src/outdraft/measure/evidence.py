@@ -36,9 +36,11 @@ def make_evidence(
     is_valid: bool = True,
     ttft_bound: bool = False,
     seed: int = 0,
+    same_texts: bool = True,
 ) -> Evidence:
     """`level` of every interval; parts of the traffic share the error, so that many of them do
-    not make a false one likely."""
+    not make a false one likely. `same_texts`: the arms were asked the very same, so that greedy
+    texts should agree."""
     twins = _twins(baseline, candidate)
     blocks = _by_block(twins)
     acceptance = acceptance_of([each for _, each in twins])
@@ -67,7 +69,7 @@ def make_evidence(
         mean_output_tokens=sum(tokens) / len(tokens) if tokens else None,
         temperatures=tuple(sorted({each.temperature for each in sent})),
         noise_floor=noise_floor,
-        equivalence=compare_texts(twins),
+        equivalence=compare_texts(twins) if same_texts else None,
         error_rate=sum(not each.ok for each in sent) / len(sent) if sent else 0.0,
         problems=tuple(problems),
         is_valid=is_valid,
@@ -120,13 +122,15 @@ def _by_block(twins: Sequence[Twins]) -> dict[int, list[Twins]]:
 
 
 def _end_to_end(pair: Twins) -> tuple[float, float] | None:
-    """Per output token where the texts differ in length, or a shorter text would be a gain."""
+    """The candidate's as if its text had the length of the baseline's: a shorter one is no gain."""
     one, other = pair
     if not one.e2e_ns or not other.e2e_ns:
         return None
     if one.completion_tokens == other.completion_tokens:
         return float(one.e2e_ns), float(other.e2e_ns)
-    return one.e2e_ns / (one.completion_tokens or 1), other.e2e_ns / (other.completion_tokens or 1)
+    if not one.completion_tokens or not other.completion_tokens:
+        return None
+    return float(one.e2e_ns), other.e2e_ns * one.completion_tokens / other.completion_tokens
 
 
 def _per_token(pair: Twins) -> tuple[float, float] | None:

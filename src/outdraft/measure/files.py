@@ -14,17 +14,23 @@ from outdraft.records import Trial, trial_from_json
 
 def write_json(path: Path, value: Any) -> None:
     """Written beside its place, flushed to the disk, then renamed into it."""
+    beside: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(
             "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
         ) as temporary:
+            beside = Path(temporary.name)
             json.dump(value, temporary)
             temporary.flush()
             os.fsync(temporary.fileno())
-        Path(temporary.name).replace(path)
+        beside.replace(path)
+        beside = None
     except OSError as error:
         raise OutdraftError(f"cannot write {path}: {error.strerror}") from error
+    finally:
+        if beside is not None:
+            beside.unlink(missing_ok=True)
 
 
 def read_trial(path: Path) -> Trial:

@@ -59,9 +59,13 @@ def _text(endpoint: Endpoint, path: str) -> str:
     root = endpoint.chat_url.removesuffix("/v1/chat/completions")
     headers = {k: v for k, v in endpoint.headers.items() if k == "Authorization"}
     asked = request.Request(root + path, headers=headers)
-    with request.urlopen(asked, timeout=_TIMEOUT_S) as answer:
-        text: str = answer.read(_MAX_BYTES).decode("utf-8", errors="replace")
-        return text
+    try:
+        with request.urlopen(asked, timeout=_TIMEOUT_S) as answer:
+            text: str = answer.read(_MAX_BYTES).decode("utf-8", errors="replace")
+            return text
+    except error.HTTPError as refused:
+        refused.close()  # it is an answer too, with a connection of its own
+        raise
 
 
 def _reason(failure: Exception) -> str:

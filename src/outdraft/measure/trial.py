@@ -35,7 +35,10 @@ def run_trial(
     if warmup:
         undated = [replace(each, offset_ns=None) for each in warmup]
         requests = requests_of(undated, arm=arm, block=-1, is_warmup=True)
-        warmed = run_load(endpoint, requests, concurrency=concurrency or 4, sink=sink).records
+        first = run_load(endpoint, requests, concurrency=concurrency or 4, sink=sink)
+        warmed = first.records
+        if first.is_stopped:
+            plan = ()
     before = metrics_of(endpoint)
     started_at = datetime.now(UTC).isoformat()
     run = run_load(

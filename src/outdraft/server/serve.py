@@ -128,10 +128,11 @@ class Server(uvicorn.Server):
 
     async def _drain(self) -> None:
         loop = self._service.loop
-        self._on_drain(loop.num_open)
         try:
+            self._on_drain(loop.num_open)
             async with asyncio.timeout(self._drain_s):
                 await loop.drained()
         except TimeoutError:
             loop.stop()  # tells those who still wait
-        self.should_exit = True
+        finally:  # whatever happened: who was told to end, ends
+            self.should_exit = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from itertools import cycle, islice
 
@@ -39,18 +40,17 @@ def make_plan(
 ) -> list[Planned]:
     """One request for each prompt. `max_tokens` None: what the prompt is expected to need.
 
-    Temperatures are dealt category by category, so that none of them gets all the hot ones.
+    Temperatures come in the mix's shares over the whole plan, however few prompts a category
+    has, and are dealt category by category, so that none of them gets all the hot ones.
     """
     draw = random.Random(seed)
     places: dict[str, list[int]] = {}
     for index, prompt in enumerate(prompts):
         places.setdefault(prompt.category, []).append(index)
-    temperatures = [0.0] * len(prompts)
     for members in places.values():
-        for index, temperature in zip(
-            members, assign(mix, len(members), draw.getrandbits(32)), strict=True
-        ):
-            temperatures[index] = temperature
+        draw.shuffle(members)
+    by_category = [index for members in places.values() for index in members]
+    temperatures = dict(zip(by_category, _evenly(mix, len(prompts), draw), strict=True))
     return [
         Planned(
             prompt,
@@ -61,3 +61,14 @@ def make_plan(
         )
         for index, prompt in enumerate(prompts)
     ]
+
+
+def _evenly(mix: Sequence[tuple[float, float]], count: int, draw: random.Random) -> list[float]:
+    """Each temperature in its share, and in about its share of every stretch of the list."""
+    counts = Counter(assign(mix, count, 0))
+    places = [
+        ((at + draw.random()) / total, temperature)
+        for temperature, total in counts.items()
+        for at in range(total)
+    ]
+    return [temperature for _, temperature in sorted(places)]

@@ -1,0 +1,204 @@
+"""`outdraft compare`: two live servers, and two runs that were saved."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outdraft.cli.main import main
+from outdraft.loadgen.journal import read_journal
+from outdraft.measure.files import read_trial, write_json
+from outdraft.records import Record, Trial, record_from_json
+from outdraft.testing.fake_script import Script
+from outdraft.testing.fake_server import FakeServer, fake_server, refusing_url
+
+SLOW = Script(ttft_s=0.2, tpot_s=0.02)
+FAST = replace(SLOW, k=3, speedup=4.0)
+QUICK = Script(ttft_s=0.01, tpot_s=0.001)
+SHORT = ("--requests", "20", "--block", "4", "--max-tokens", "8", "--category", "code")
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs it in this process: the exit code, stdout and stderr."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main(["compare", *words])
+        caught = capsys.readouterr()
+        return code, caught.out, caught.err
+
+    return run
+
+
+def test_two_servers_to_json_and_a_file(tmp_path: Path) -> None:
+    out = tmp_path / "both.json"
+    with fake_server(SLOW) as off, fake_server(FAST) as on:
+        done = subprocess.run(
+            [sys.executable, "-m", "outdraft", "compare", off, on, *SHORT, "--json", "--out", out],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1
+    told = json.loads(done.stdout)
+    assert told.keys() == {"verdict", "ratios"}
+    assert told["verdict"]["decision"] == "SHIP"
+    assert {"decision", "ship_for", "reasons", "checks"} == told["verdict"].keys()
+    assert {"name", "value", "threshold", "state", "advice"} == told["verdict"]["checks"][0].keys()
+    assert {"e2e", "tpot", "ttft", "throughput", "p99"} <= told["ratios"].keys()
+    assert told["ratios"]["e2e"]["low"] > 1.01
+    written = json.loads(out.read_text())
+    assert written["schema"] == 1
+    assert (written["verdict"], written["ratios"]) == (told["verdict"], told["ratios"])
+    records = [record_from_json(each) for each in written["records"]]
+    assert len(records) == 2 * 4 + 2 * 20
+    assert sum(each.is_warmup for each in records) == 8
+    assert [each.name for each in tmp_path.iterdir()] == ["both.json"], "the journal is gone"
+
+
+def test_too_many_failures(told: Any, tmp_path: Path) -> None:
+    out = tmp_path / "both.json"
+    with fake_server(QUICK) as off, fake_server(QUICK, failures={"http_503": 5}) as on:
+        code, said, complaint = told(off, on, *SHORT, "--out", str(out))
+    assert code == 1
+    assert complaint == ""
+    assert "INCONCLUSIVE" in said
+    assert "the run is invalid" in said
+    assert "candidate: 4 of 20 requests failed (20.0%): http 503 × 4; at most 5% may" in said
+    assert len(json.loads(out.read_text())["records"]) == 48
+
+
+def test_killed_in_the_middle(tmp_path: Path) -> None:
+    out = tmp_path / "both.json"
+    journal = Path(f"{out}.journal")
+    with FakeServer(QUICK) as server:
+        command = [sys.executable, "-m", "outdraft", "compare", server.url, server.url]
+        with subprocess.Popen(
+            [*command, "--requests", "4000", "--max-tokens", "4", "--out", str(out)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            until = time.monotonic() + 30
+            while not journal.exists() or journal.read_bytes().count(b"\n") < 40:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            process.send_signal(signal.SIGKILL)
+            process.wait(30)
+    assert not out.exists()
+    records = read_journal(journal)
+    assert {each.arm for each in records} == {"baseline", "candidate"}
+    texts = [body["messages"][0]["content"] for body in server.bodies]
+    assert len(set(texts)) == len(texts), "A against A: no text is sent twice"
+
+
+@pytest.mark.parametrize("dead", [0, 1])
+def test_a_dead_server_is_one_line(told: Any, dead: int) -> None:
+    with fake_server(QUICK) as url:
+        urls = [url, url]
+        urls[dead] = refusing_url()
+        code, said, complaint = told(*urls)
+    assert (code, said) == (2, "")
+    assert complaint.startswith(f"outdraft: no server answers at {urls[dead]}")
+    assert complaint.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("http://a", "run.json"), "two URLs or two saved runs, not one of each"),
+        (("no.json", "no.json"), "cannot read no.json: No such file"),
+        (("http://a", "http://b", "--requests", "0"), "--requests must be at least 1, got 0"),
+        (("http://a", "http://b", "--block", "1"), "--block must be at least 2, got 1"),
+        (("http://a", "http://b", "--concurrency", "0"), "--concurrency must be at least 1"),
+        (("http://a", "http://b", "--margin", "1"), "lie between 0 and 1, got 1 and 0"),
+        (("http://a", "http://b", "--noise-floor", "nan"), "got 0.01 and nan"),
+        (("http://a", "http://b", "--temperature", "0:1%"), "the shares sum to 1 %"),
+        (("http://a", "http://b", "--prompts", "random"), "--force-random"),
+        (("http://a",), "CANDIDATE"),
+    ],
+)
+def test_options_that_cannot_be(told: Any, words: tuple[str, ...], named: str) -> None:
+    code, said, complaint = told(*words)
+    assert (code, said) == (2, "")
+    assert complaint.startswith("outdraft: ")
+    assert complaint.count("\n") == 1
+    assert named in complaint
+
+
+class TestSavedRuns:
+    def saved(self, path: Path, ms: float, prompts: str = "p", **fields: Any) -> str:
+        """64 requests, each with a time of its own around `ms`."""
+        records = tuple(
+            Record(
+                f"{prompts}{n}",
+                "chat",
+                0.0,
+                "server",
+                0,
+                n,
+                scheduled_ns=0,
+                first_ns=10**6 * (10 + n % 3),
+                last_ns=round(10**6 * ms * (1 + (n * 37 % 64) / 640)),
+                completion_tokens=10,
+                text="same",
+            )
+            for n in range(64)
+        )
+        write_json(path, Trial("server", "http://x", {}, records, "now", **fields).to_json())
+        return str(path)
+
+    def test_side_by_side(self, told: Any, tmp_path: Path) -> None:
+        off = self.saved(tmp_path / "off.json", 300)
+        on = self.saved(tmp_path / "on.json", 200)
+        code, said, _ = told(off, on, "--json")
+        assert code == 0
+        found = json.loads(said)
+        assert found["verdict"]["decision"] == "SHIP"
+        assert found["ratios"]["e2e"]["estimate"] == pytest.approx(1.5)
+        assert found["ratios"]["e2e"]["num_blocks"] == 6
+        assert any("two runs at two times" in each for each in found["verdict"]["reasons"])
+        _, table, _ = told(on, off)
+        assert "DON'T SHIP" in table
+        assert "same greedy text: 64 of 64" in table
+
+    def test_one_of_them_is_invalid(self, told: Any, tmp_path: Path) -> None:
+        off = self.saved(tmp_path / "off.json", 300)
+        problems = ("40 of 64 requests failed",)
+        on = self.saved(tmp_path / "on.json", 200, is_valid=False, problems=problems)
+        code, said, _ = told(off, on)
+        assert code == 1
+        assert "INCONCLUSIVE" in said
+        assert "the run is invalid" in said
+        assert "40 of 64 requests failed" in said
+
+    def test_other_prompts(self, told: Any, tmp_path: Path) -> None:
+        off = self.saved(tmp_path / "off.json", 300)
+        on = self.saved(tmp_path / "on.json", 200, prompts="q")
+        code, said, complaint = told(off, on)
+        assert (code, said) == (2, "")
+        assert "no request in common" in complaint
+
+    def test_what_bench_wrote(self, told: Any, tmp_path: Path) -> None:
+        """The same seed makes the same plan, so two runs of bench can be put side by side."""
+        names = [str(tmp_path / name) for name in ("off.json", "on.json")]
+        for script, name in zip((QUICK, replace(QUICK, k=3)), names, strict=True):
+            with fake_server(script) as url:
+                flags = ("--requests", "60", "--concurrency", "20", "--max-tokens", "4")
+                main(["bench", url, *flags, "--out", name])
+        assert len(read_trial(Path(names[0])).records) == 64
+        told(*names)  # drops what bench said
+        _, said, complaint = told(*names, "--json")
+        assert complaint == ""
+        assert json.loads(said)["ratios"]["e2e"]["num_pairs"] == 60

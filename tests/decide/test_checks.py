@@ -1,0 +1,134 @@
+"""Every named check on both sides of its threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from outdraft.decide.checks import FAIL, OK, WARN, Check, Thresholds, run_checks
+from outdraft.decide.evidence import (
+    Acceptance,
+    Costs,
+    Equivalence,
+    Evidence,
+    Memory,
+    Pairing,
+)
+from outdraft.stats import Ratio
+
+from .evidences import about, between
+
+
+def checks(limits: Thresholds | None = None, **fields: Any) -> dict[str, Check]:
+    evidence = Evidence(**{"e2e": None, **fields})
+    return {check.name: check for check in run_checks(evidence, limits or Thresholds())}
+
+
+def exactly(estimate: float) -> Ratio:
+    return Ratio(estimate, estimate, estimate, 0.95, 100, 10)
+
+
+def loss_of(loss: float) -> dict[str, Any]:
+    return {"unquantized_acceptance": 0.5 + loss, "acceptance": Acceptance(0.5)}
+
+
+SIDES: list[tuple[str, Callable[[Any], dict[str, Any]], Any, Any, str]] = [
+    ("speedup", lambda v: {"e2e": exactly(v)}, 1.3, 1.29, WARN),
+    ("tail", lambda v: {"e2e": about(1.2), "p99": exactly(v)}, 1.0, 0.99, FAIL),
+    ("ttft", lambda v: {"ttft": between(0.5, v)}, 1.0, 0.99, WARN),
+    ("acceptance", lambda v: {"acceptance": Acceptance(v)}, 0.66, 0.65, WARN),
+    ("acceptance", lambda v: {"acceptance": Acceptance(v)}, 0.66, 0.49, FAIL),
+    ("acceptance_p10", lambda v: {"acceptance": Acceptance(0.7, p10=v)}, 0.5, 0.49, WARN),
+    ("output_length", lambda v: {"mean_output_tokens": v}, 50.0, 49.0, WARN),
+    ("temperature", lambda v: {"temperatures": (v,)}, 0.7, 0.71, WARN),
+    ("temperature", lambda v: {"temperatures": (0.1, v)}, 0.6, 0.61, WARN),
+    ("draft_memory", lambda v: {"memory": Memory(0.5, v, 0.3)}, 0.15, 0.16, WARN),
+    ("headroom", lambda v: {"memory": Memory(0.5, 0.1, v)}, 0.20, 0.19, WARN),
+    ("target_memory", lambda v: {"memory": Memory(v, 0.1, 0.3)}, 0.70, 0.71, WARN),
+    ("size_ratio", lambda v: {"pairing": Pairing(v)}, 8.0, 7.9, WARN),
+    ("size_ratio", lambda v: {"pairing": Pairing(v)}, 12.0, 12.1, WARN),
+    ("family", lambda v: {"pairing": Pairing(same_family=v)}, True, False, WARN),
+    ("tokenizer", lambda v: {"pairing": Pairing(same_tokenizer=v)}, True, False, FAIL),
+    ("quantization", loss_of, 0.049, 0.051, WARN),
+    ("ceiling", lambda v: {"costs": Costs(4, v), "tpot": about(1.1)}, 5.0, 5.1, FAIL),
+    (
+        "break_even at 8 req/s",
+        lambda v: {"acceptance": Acceptance(v), "break_even": {"8 req/s": 0.4}},
+        0.4,
+        0.39,
+        FAIL,
+    ),
+    ("same_text", lambda v: {"equivalence": Equivalence(20, v, (7,))}, 20, 19, WARN),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "good", "bad", "state"), SIDES, ids=[f"{s[0]}-{s[3]}" for s in SIDES]
+)
+def test_both_sides(
+    name: str, fields: Callable[[Any], dict[str, Any]], good: Any, bad: Any, state: str
+) -> None:
+    fine, poor = checks(**fields(good))[name], checks(**fields(bad))[name]
+    assert (fine.state, fine.advice) == (OK, "")
+    assert poor.state == state
+    assert poor.advice
+    assert fine.threshold
+    assert fine.value is not None
+
+
+def test_every_check_there_is_stands_in_the_table() -> None:
+    everything = checks(
+        e2e=about(1.2),
+        p99=about(1.1),
+        ttft=about(1.0),
+        tpot=about(1.3),
+        acceptance=Acceptance(0.7, 0.5),
+        mean_output_tokens=100.0,
+        temperatures=(0.0,),
+        memory=Memory(0.5, 0.1, 0.3),
+        pairing=Pairing(10.0, True, True),
+        unquantized_acceptance=0.72,
+        costs=Costs(4, 1.5),
+        break_even={"8 req/s": 0.4},
+        equivalence=Equivalence(20, 20),
+    )
+    assert set(everything) == {side[0] for side in SIDES}
+
+
+def test_what_was_not_measured_is_not_checked() -> None:
+    assert checks() == {}
+    assert checks(equivalence=Equivalence(0, 0)) == {}
+    assert set(checks(pairing=Pairing())) == set()
+    assert set(checks(unquantized_acceptance=0.9)) == set()
+    assert set(checks(break_even={"8 req/s": 0.4}, p99=about(0.5))) == set()
+
+
+def test_thresholds_can_be_moved() -> None:
+    assert checks(e2e=about(1.2))["speedup"].state == WARN
+    assert checks(Thresholds(speedup=1.1), e2e=about(1.2))["speedup"].state == OK
+    assert "1.1" in checks(Thresholds(speedup=1.1), e2e=about(1.2))["speedup"].threshold
+
+
+def test_a_promised_first_token_makes_a_late_one_worse() -> None:
+    late = checks(ttft=between(0.5, 0.8), ttft_bound=True)["ttft"]
+    assert late.state == FAIL
+    assert "promises" in late.advice
+
+
+def test_a_tail_that_loses_with_the_median_is_no_split() -> None:
+    assert checks(e2e=about(0.8), p99=about(0.7))["tail"].state == OK
+
+
+def test_advice_says_where_texts_part() -> None:
+    same = Equivalence(20, 17, (120, 4, 33))
+    assert same.share == 0.85
+    advice = checks(equivalence=same)["same_text"].advice
+    assert advice.startswith("3 texts differ, typically from character 33 on")
+
+
+def test_the_ceiling_is_a_share_of_what_could_be() -> None:
+    check = checks(costs=Costs(4, 2.0), tpot=exactly(1.25))["ceiling"]
+    assert check.value == pytest.approx(0.5)  # k+1 tokens at a cost of 2: 2.5 at most
+    assert "2.50" in check.threshold

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from outdraft.decide.evidence import Acceptance, Evidence
+from outdraft.decide.verdict import DONT_SHIP, INCONCLUSIVE, SHIP, SHIP_FOR, decide
+
+from .evidences import TOO_FEW, about, between
+
+WIN, LOSS, UNCLEAR = between(1.2, 1.4), between(0.7, 0.9), between(0.9, 1.2)
+FINE = Evidence(e2e=WIN, p99=between(1.1, 1.3))
+
+
+@pytest.mark.parametrize(
+    ("interval", "decision"),
+    [
+        ((1.02, 1.4), SHIP),
+        ((1.005, 1.4), INCONCLUSIVE),  # it may be no more than the margin
+        ((0.7, 0.98), DONT_SHIP),
+        ((0.7, 0.995), INCONCLUSIVE),
+        ((0.995, 1.005), INCONCLUSIVE),  # a tie
+        ((0.8, 1.3), INCONCLUSIVE),
+    ],
+)
+def test_the_interval_decides(interval: tuple[float, float], decision: str) -> None:
+    assert decide(Evidence(e2e=between(*interval)), margin=0.01).decision == decision
+
+
+def test_a_margin_of_ones_own_and_the_noise_floor_ask_for_more() -> None:
+    evidence = Evidence(e2e=between(1.04, 1.2))
+    assert decide(evidence).decision == SHIP
+    assert decide(evidence, margin=0.05).decision == INCONCLUSIVE
+    assert decide(replace(evidence, noise_floor=0.05)).decision == INCONCLUSIVE
+    assert decide(replace(evidence, noise_floor=0.03), margin=0.01).decision == SHIP
+
+
+def test_acceptance_alone_never_decides() -> None:
+    loss = Evidence(e2e=LOSS, acceptance=Acceptance(0.95))
+    assert decide(loss).decision == DONT_SHIP
+    gain = Evidence(e2e=WIN, acceptance=Acceptance(0.1))
+    assert decide(gain).decision == SHIP
+
+
+class TestParts:
+    def test_one_wins_and_one_loses_though_the_whole_wins(self) -> None:
+        evidence = replace(FINE, by_temperature={"0": about(1.9), "0.7-1": about(0.8)})
+        verdict = decide(evidence)
+        assert (verdict.decision, verdict.ship_for) == (SHIP_FOR, ("temperature 0",))
+        told = " | ".join(verdict.reasons)
+        assert "temperature 0: 1.90 times faster" in told
+        assert "temperature 0.7-1: 1.25 times slower, speedup 0.80" in told
+
+    def test_where_temperatures_lose_categories_are_not_named(self) -> None:
+        """Each category is a mix of hot and cold then: it is not the part that wins."""
+        verdict = decide(
+            replace(
+                FINE,
+                by_category={"code": WIN, "chat": WIN},
+                by_temperature={"0": WIN, "0.7-1": LOSS},
+            )
+        )
+        assert verdict.ship_for == ("temperature 0",)
+
+    def test_a_losing_category(self) -> None:
+        verdict = decide(
+            replace(FINE, by_category={"code": WIN, "chat": LOSS}, by_temperature={"0": WIN})
+        )
+        assert verdict.ship_for == ("category code",)
+
+    def test_a_part_wins_and_the_whole_is_not_clear(self) -> None:
+        verdict = decide(Evidence(e2e=UNCLEAR, by_category={"code": WIN, "chat": UNCLEAR}))
+        assert (verdict.decision, verdict.ship_for) == (SHIP_FOR, ("category code",))
+
+    def test_all_that_is_known_wins(self) -> None:
+        verdict = decide(replace(FINE, by_category={"code": WIN, "chat": UNCLEAR, "qa": TOO_FEW}))
+        assert (verdict.decision, verdict.ship_for) == (SHIP, ())
+
+
+class TestTail:
+    def test_the_median_wins_and_the_tail_loses(self) -> None:
+        verdict = decide(replace(FINE, p99=between(0.4, 0.6)))
+        assert verdict.decision == INCONCLUSIVE
+        assert verdict.reasons[1].startswith("P99 end to end: 2.04 times slower, speedup 0.49")
+        assert verdict.reasons[-1].startswith("the median gains and the tail loses")
+
+    def test_a_tail_that_may_lose_does_not_outweigh_a_proven_gain(self) -> None:
+        assert decide(replace(FINE, p99=between(0.5, 1.5))).decision == SHIP
+
+    def test_an_unknown_tail_is_said_to_be(self) -> None:
+        verdict = decide(Evidence(e2e=WIN))
+        assert verdict.decision == SHIP
+        assert verdict.reasons[-1] == "the tail is not known: 240 pairs are too few for a P99"
+
+
+class TestNothingToDecideOn:
+    def test_an_invalid_run(self) -> None:
+        verdict = decide(replace(FINE, is_valid=False, problems=("31 of 60 requests failed",)))
+        assert verdict.decision == INCONCLUSIVE
+        assert verdict.reasons == (
+            "the run is invalid and proves nothing",
+            "31 of 60 requests failed",
+        )
+
+    def test_too_few_blocks(self) -> None:
+        verdict = decide(Evidence(e2e=TOO_FEW, more_requests=24))
+        assert verdict.decision == INCONCLUSIVE
+        assert verdict.reasons[0] == (
+            "too little was measured for an interval (3 blocks); "
+            "about 24 more requests would make it clear"
+        )
+        assert "(0 blocks)" in decide(Evidence(e2e=None)).reasons[0]
+
+
+def test_reasons_have_the_numbers() -> None:
+    verdict = decide(
+        Evidence(
+            e2e=between(0.96, 1.07, num_pairs=132),
+            error_rate=0.025,
+            more_requests=500,
+            problems=("the server refused ignore_eos: sent without",),
+        ),
+        margin=0.02,
+    )
+    assert verdict.reasons == (
+        "requests end to end: 1.01 times faster, speedup 1.01 [0.96, 1.07], n=132",
+        "not clear: the interval is neither beyond nor within 2 % of 1; "
+        "about 500 more requests would make it clear",
+        "2.5 % of the requests failed and are left out",
+        "the server refused ignore_eos: sent without",
+        "the tail is not known: 132 pairs are too few for a P99",
+    )
+    slower = decide(Evidence(e2e=between(0.5, 0.5), p99=about(1))).reasons[0]
+    assert "2.00 times slower, speedup 0.50 [0.50, 0.50]" in slower
+    tie = decide(Evidence(e2e=between(0.995, 1.004), p99=about(1))).reasons[-1]
+    assert tie == "no difference of more than 1 % either way"
+
+
+def test_it_goes_into_json_and_says_everything() -> None:
+    verdict = decide(replace(FINE, by_category={"code": WIN, "chat": LOSS}))
+    told = json.loads(json.dumps(verdict.to_json()))
+    assert told["decision"] == "SHIP FOR"
+    assert told["ship_for"] == ["category code"]
+    assert told["reasons"] == list(verdict.reasons)
+    assert {"name", "value", "threshold", "state", "advice"} == told["checks"][0].keys()

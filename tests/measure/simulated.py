@@ -1,0 +1,112 @@
+"""Loads that are played, not waited for: the fake server's scripts on a clock of their own.
+
+What a real run does to the wire is left out, so hundreds of pairs cost nothing and every run is
+the same. `benchmarks` and a few tests over HTTP have the rest.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from outdraft.loadgen.endpoint import Endpoint
+from outdraft.loadgen.heartbeat import Pulse
+from outdraft.loadgen.load import Run, Sink
+from outdraft.loadgen.request import Request
+from outdraft.records import AcceptanceCounts, Record
+from outdraft.testing.fake_script import Asked, Played, Script, words_of
+
+BASELINE, CANDIDATE = Endpoint("http://baseline"), Endpoint("http://candidate")
+
+
+class Simulated:
+    """Stands in for `run_load`, with one script for each URL.
+
+    `failing` are the numbers of requests (of both servers together, from 0) that are answered
+    with a 503; the load is stopped, as by Control-C, before request number `stops_at`.
+    """
+
+    def __init__(
+        self,
+        scripts: Mapping[str, Script],
+        *,
+        failing: Collection[int] = (),
+        stops_at: int | None = None,
+        pulse: Pulse | None = None,
+    ) -> None:
+        self._scripts = dict(scripts)
+        self._counts = dict.fromkeys(self._scripts, 0)
+        self._failing = failing
+        self._stops_at = stops_at
+        self._pulses = () if pulse is None else (pulse,)
+        self._now = 10**9
+        self._number = 0
+        self.requests: list[Request] = []
+
+    def __call__(
+        self,
+        endpoint: Endpoint,
+        requests: Sequence[Request],
+        *,
+        concurrency: int | None = None,
+        sink: Sink | None = None,
+        **_: Any,
+    ) -> Run:
+        start = self._now
+        slots = [start] * (concurrency or 1)
+        records = []
+        for request in requests:
+            if self._number == self._stops_at:
+                break
+            due = heapq.heappop(slots)
+            record = self._answered(endpoint.url, request, due, len(slots) + 1)
+            heapq.heappush(slots, record.last_ns or due)
+            self._number += 1
+            self.requests.append(request)
+            records.append(record)
+            if sink is not None:
+                sink(record)
+        self._now = max(slots) + 10**6
+        return Run(tuple(records), len(requests), "2026-01-01", start, self._pulses)
+
+    def _answered(self, url: str, request: Request, due: int, running: int) -> Record:
+        if self._number in self._failing:
+            return request.record(due, sent_ns=due, error="http 503: try again later")
+        planned = request.planned
+        asked = Asked(
+            prompt="\n".join(each.content for each in planned.prompt.messages),
+            temperature=planned.temperature,
+            max_tokens=planned.max_tokens,
+            seed=planned.seed,
+            ignore_eos=True,
+            count=self._counts[url],
+            running=running,
+        )
+        self._counts[url] += 1
+        played = self._scripts[url].play(asked)
+        chunks = tuple(due + round(at * 1e9) for at in played.at_s)
+        return request.record(
+            due,
+            sent_ns=due,
+            first_ns=chunks[0],
+            last_ns=chunks[-1],
+            chunk_ns=chunks,
+            completion_tokens=played.num_tokens,
+            finish_reason=played.finish_reason,
+            acceptance=_acceptance(played, self._scripts[url].k),
+            text="".join(words_of(asked, played.num_tokens)),
+        )
+
+
+def _acceptance(played: Played, k: int) -> AcceptanceCounts | None:
+    rounds = [each for each in played.rounds if each[0]]
+    if not k:
+        return None
+    return AcceptanceCounts(
+        num_drafts=len(rounds),
+        num_draft_tokens=sum(drafted for drafted, _ in rounds),
+        num_accepted_tokens=sum(accepted for _, accepted in rounds),
+        accepted_per_position=tuple(sum(a > place for _, a in rounds) for place in range(k)),
+        drafted_per_position=tuple(sum(d > place for d, _ in rounds) for place in range(k)),
+    )

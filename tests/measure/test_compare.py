@@ -1,0 +1,262 @@
+"""Planted truths are found. The load is simulated (`simulated`): what is tested is the judgement,
+the blocks and when they end. `test_compare_http` has runs over the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from outdraft.loadgen.endpoint import Endpoint
+from outdraft.loadgen.heartbeat import Pulse
+from outdraft.measure.compare import Outcome, Settings, compare
+from outdraft.records import Record
+from outdraft.stats import Look
+from outdraft.testing.fake_script import Script
+from outdraft.workload.prompt import Message, Prompt
+from outdraft.workload.sets import built_in
+
+from .simulated import BASELINE, CANDIDATE, Simulated
+
+OFF = Script(ttft_s=0.02, tpot_s=0.01, prompt_spread=0.3, noise=0.03, seed=1)
+ON = replace(OFF, seed=2)
+PROMPTS = built_in()
+# No two alike and no parts: quicker to judge.
+CHAT = [Prompt(f"p{n}", "chat", (Message("user", f"subject {n}"),), 48) for n in range(500)]
+Compared = Callable[..., Outcome]
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> Compared:
+    def run(load: Simulated, prompts: list[Any] = CHAT, **settings: Any) -> Outcome:
+        monkeypatch.setattr("outdraft.measure.compare.run_load", load)
+        options = {name: settings.pop(name) for name in ("sink", "on_look") if name in settings}
+        one, other = settings.pop("ends", (BASELINE, CANDIDATE))
+        return compare(one, other, prompts, Settings(**{"max_tokens": 48, **settings}), **options)
+
+    return run
+
+
+def loads(candidate: Script, baseline: Script = OFF, **options: Any) -> Simulated:
+    return Simulated({BASELINE.url: baseline, CANDIDATE.url: candidate}, **options)
+
+
+def decision(outcome: Outcome) -> str:
+    assert outcome.verdict is not None
+    return outcome.verdict.decision
+
+
+@pytest.mark.parametrize(
+    ("speedup", "expected"),
+    [
+        (0.8, "DON'T SHIP"),
+        (0.97, "DON'T SHIP"),
+        (1.0, "INCONCLUSIVE"),
+        (1.05, "SHIP"),
+        (1.5, "SHIP"),
+    ],
+)
+def test_planted_speedups(compared: Compared, speedup: float, expected: str) -> None:
+    outcome = compared(loads(replace(ON, speedup=speedup)))
+    assert decision(outcome) == expected
+    assert outcome.evidence is not None
+    assert outcome.evidence.e2e is not None
+    low, high = outcome.evidence.e2e.low, outcome.evidence.e2e.high
+    # The first token is not sped up: of 20 + 47 x 10 ms only the second part.
+    planted = 490 / (20 + 470 / speedup)
+    assert (low or 0) < planted < (high or 0)
+
+
+def test_a_clear_case_ends_early_and_a_close_one_does_not(compared: Compared) -> None:
+    assert compared(loads(replace(ON, speedup=1.5))).num_blocks == 5
+    assert compared(loads(replace(ON, speedup=0.8))).num_blocks == 5
+    assert compared(loads(replace(ON, speedup=1.012))).num_blocks == 20
+
+
+def test_no_difference_at_all_is_a_tie_that_needs_no_more(compared: Compared) -> None:
+    outcome = compared(loads(replace(ON, noise=0.001), replace(OFF, noise=0.001)))
+    assert outcome.num_blocks == 5
+    assert outcome.verdict is not None
+    assert outcome.verdict.reasons[1] == "no difference of more than 1 % either way"
+
+
+def test_a_median_that_wins_and_a_tail_that_loses(compared: Compared) -> None:
+    """One request in twenty takes three times as long; all others are 1.3 times as fast."""
+    calm = replace(OFF, prompt_spread=0.1)
+    split = replace(calm, seed=2, speedup=1.3, tail_share=0.05, tail_factor=3)
+    outcome = compared(loads(split, calm), max_requests=480, block_size=24, num_looks=2)
+    assert outcome.num_blocks == 20, "an early gain is not enough where the tail can be known"
+    assert outcome.evidence is not None
+    assert outcome.evidence.e2e is not None
+    assert (outcome.evidence.e2e.low or 0) > 1.2
+    assert outcome.evidence.p99 is not None
+    assert (outcome.evidence.p99.high or 9) < 0.8
+    assert decision(outcome) == "INCONCLUSIVE"
+    assert outcome.verdict is not None
+    assert "the tail loses" in " ".join(outcome.verdict.reasons)
+    assert {check.name: check.state for check in outcome.verdict.checks}["tail"] == "fail"
+
+
+def test_a_gain_ends_early_where_the_tail_could_not_be_known_anyhow(compared: Compared) -> None:
+    """400 pairs have a P99 at 95 %, but not at the level of a last look."""
+    fast = replace(ON, speedup=1.5)
+    assert compared(loads(fast), max_requests=400, block_size=20).num_blocks == 5
+
+
+def test_sixty_cold_and_forty_hot(compared: Compared) -> None:
+    """The whole looks fine and the hot part pays for it: only the cold part is to be shipped."""
+    mixed = replace(ON, k=4, acceptance={0.0: 0.85, 1.0: 0.2}, round_cost=1.6)
+    outcome = compared(
+        loads(mixed), PROMPTS, mix=((0.0, 0.6), (1.0, 0.4)), num_looks=1, max_requests=180
+    )
+    assert outcome.evidence is not None
+    assert outcome.evidence.e2e is not None
+    assert (outcome.evidence.e2e.low or 0) > 1.1, "the aggregate alone would say SHIP"
+    assert outcome.verdict is not None
+    assert outcome.verdict.decision == "SHIP FOR"
+    assert outcome.verdict.ship_for == ("temperature 0",)
+    assert outcome.evidence.acceptance is not None
+    rates = outcome.evidence.acceptance.by_temperature
+    assert rates["0"] > 0.6 > 0.3 > rates["0.7-1"]
+    hot = [each for each in outcome.of("candidate") if each.temperature and not each.is_warmup]
+    assert len(hot) == 72
+
+
+class TestBlocks:
+    def test_arms_take_turns_with_the_same_requests(self, compared: Compared) -> None:
+        load = loads(replace(ON, speedup=1.5))
+        compared(load, max_requests=60)
+        order = list(dict.fromkeys((each.block, each.arm) for each in load.requests))
+        turns = [
+            (block, name)
+            for block in range(5)
+            for name in (("baseline", "candidate"), ("candidate", "baseline"))[block % 2]
+        ]
+        assert order == [(-1, "baseline"), (-1, "candidate"), *turns]
+        of = {
+            name: {(r.block, r.index): r.planned for r in load.requests if r.arm == name}
+            for name in ("baseline", "candidate")
+        }
+        assert of["baseline"] == of["candidate"]
+        assert len({each.prompt.messages for each in of["baseline"].values()}) == 72
+
+    def test_no_text_begins_like_another(self, compared: Compared) -> None:
+        """A server that keeps prefixes must not find one, not even of the other block."""
+        load = loads(replace(ON, speedup=1.5))
+        compared(load, CHAT[:3], max_requests=60)
+        beginnings = [
+            each.planned.prompt.messages[0].content.partition("]")[0]
+            for each in load.requests
+            if each.arm == "baseline"
+        ]
+        assert len(set(beginnings)) == len(beginnings) == 72
+
+    @pytest.mark.parametrize("other", ["http://one", "http://one/", "http://one/v1"])
+    def test_one_server_against_itself_gets_other_marks(
+        self, compared: Compared, other: str
+    ) -> None:
+        load = Simulated({"http://one": OFF, other: OFF})
+        outcome = compared(
+            load, max_requests=60, ends=(Endpoint("http://one"), Endpoint(other)), num_looks=1
+        )
+        texts = [each.planned.prompt.messages[0].content for each in load.requests]
+        assert len(set(texts)) == len(texts) == 144
+        unmarked = {(each.block, each.index, each.planned.prompt.id) for each in load.requests}
+        assert len(unmarked) == 72, "the same prompts at the same places all the same"
+        assert outcome.evidence is not None
+        assert outcome.evidence.equivalence is None, "texts to other prompts are no evidence"
+        assert decision(outcome) == "INCONCLUSIVE"
+
+    def test_greedy_texts_are_the_same_with_speculation(self, compared: Compared) -> None:
+        outcome = compared(loads(replace(ON, k=4, speedup=1.5)), max_requests=60)
+        assert outcome.evidence is not None
+        assert outcome.evidence.equivalence is not None
+        assert outcome.evidence.equivalence.num_compared == 60
+        assert outcome.evidence.equivalence.share == 1
+
+    def test_a_rare_temperature_is_there_in_its_share(self, compared: Compared) -> None:
+        """In a block of twelve a share of 3 % would be rounded away."""
+        load = loads(replace(ON, speedup=1.5))
+        compared(load, PROMPTS, max_requests=60, mix=((0.0, 0.95), (1.0, 0.05)), num_looks=1)
+        counted = [each for each in load.requests if each.block >= 0 and each.arm == "baseline"]
+        assert sum(each.planned.temperature > 0 for each in counted) == 3
+
+
+class TestFailures:
+    def test_a_few_are_left_out_and_told(self, compared: Compared) -> None:
+        """One request in thirty fails: one in a block is many of it, and few of the whole."""
+        outcome = compared(loads(replace(ON, speedup=1.5), failing=range(30, 144, 30)))
+        assert decision(outcome) == "SHIP"
+        assert outcome.evidence is not None
+        assert outcome.evidence.error_rate == pytest.approx(4 / 120)
+        assert outcome.verdict is not None
+        told = " | ".join(outcome.verdict.reasons)
+        assert "3.3 % of the requests failed and are left out" in told
+        assert "baseline: 3 of 60 requests failed (5.0%): http 503 × 3" in told
+        assert "candidate: 1 of 60 requests failed (1.7%): http 503 × 1" in told
+
+    def test_many_make_it_invalid(self, compared: Compared) -> None:
+        outcome = compared(
+            loads(replace(ON, speedup=1.5), failing=range(0, 9999, 10)), max_requests=60
+        )
+        assert decision(outcome) == "INCONCLUSIVE"
+        assert outcome.evidence is not None
+        assert not outcome.evidence.is_valid
+        assert outcome.verdict is not None
+        told = " | ".join(outcome.verdict.reasons)
+        assert "the run is invalid" in told
+        assert "baseline: 7 of 60 requests failed (11.7%): http 503 × 7; at most 5% may" in told
+
+    def test_nobody_answers(self, compared: Compared) -> None:
+        outcome = compared(loads(ON, failing=range(9999)), max_requests=60)
+        assert decision(outcome) == "INCONCLUSIVE"
+        assert len(outcome.records) == 144
+        assert outcome.verdict is not None
+        assert any("60 of 60 requests failed" in each for each in outcome.verdict.reasons)
+
+    def test_a_client_that_was_not_fit_to_measure(self, compared: Compared) -> None:
+        stalled = Pulse(10**9, 4 * 10**8, 5 * 10**8, 3, 0, 0, 10**8)
+        outcome = compared(loads(replace(ON, speedup=1.5), pulse=stalled), max_requests=60)
+        assert decision(outcome) == "INCONCLUSIVE"
+        assert outcome.num_invalid == 5
+        assert any("did not listen for 50.0%" in each for each in outcome.problems)
+
+    def test_a_clock_that_was_set_is_told_and_does_no_harm(self, compared: Compared) -> None:
+        stepped = Pulse(10**9, 0, 0, 0, 3_600 * 10**9, 0, 10**8)
+        outcome = compared(loads(replace(ON, speedup=1.5), pulse=stepped), max_requests=60)
+        assert decision(outcome) == "SHIP"
+        assert outcome.verdict is not None
+        assert any("set by +3600.000 s" in each for each in outcome.verdict.reasons)
+
+
+class TestStopped:
+    def test_in_the_middle_what_there_is_is_judged(self, compared: Compared) -> None:
+        seen: list[Record] = []
+        looks: list[Look] = []
+        outcome = compared(
+            loads(replace(ON, speedup=1.012), stops_at=24 * 9 + 5),
+            sink=seen.append,
+            on_look=lambda outcome, look: looks.append(look),
+        )
+        assert seen == outcome.records
+        assert len(seen) == 24 * 9 + 5
+        assert outcome.num_blocks == 9
+        assert outcome.verdict is not None
+        assert "stopped in block 9 of 20" in outcome.verdict.reasons
+        assert outcome.evidence is not None
+        assert outcome.evidence.e2e is not None
+        assert outcome.evidence.e2e.num_pairs == 96
+        # The next look was taken early: no chance to be wrong is spent twice.
+        assert [look.num_blocks for look in looks] == [5, 10]
+
+    def test_while_it_warms_up_nothing_more_is_sent(self, compared: Compared) -> None:
+        outcome = compared(loads(ON, stops_at=5))
+        assert len(outcome.records) == 5
+        assert outcome.verdict is None
+
+    def test_in_the_first_block(self, compared: Compared) -> None:
+        outcome = compared(loads(ON, stops_at=30))
+        assert decision(outcome) == "INCONCLUSIVE"
+        assert len(outcome.records) == 30

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from outdraft.decide.evidence import Evidence
+from outdraft.measure.evidence import compare_texts, make_evidence
+from outdraft.records import Record
+
+from .made import accepted, done, failed
+
+
+def arm(e2e: float, blocks: int = 6, size: int = 4, **fields: Any) -> list[Record]:
+    """Times rise with the place in a block, from `e2e` on."""
+    return [
+        replace(
+            done(index, e2e=e2e * (1 + index / 10), block=block, at=1000 * block, **fields),
+            prompt_id=f"p{block}-{index}",
+        )
+        for block in range(blocks)
+        for index in range(size)
+    ]
+
+
+def evidence(one: list[Record], other: list[Record], **options: Any) -> Evidence:
+    return make_evidence(one, other, **{"level": 0.95, "margin": 0.01, **options})
+
+
+def estimate(found: Evidence) -> float:
+    assert found.e2e is not None
+    return found.e2e.estimate
+
+
+def test_each_ratio_by_hand() -> None:
+    found = evidence(arm(200, ttft=50), arm(100, ttft=40))
+    assert found.e2e is not None
+    assert (found.e2e.num_pairs, found.e2e.num_blocks) == (24, 6)
+    assert found.e2e.estimate == pytest.approx(2)
+    assert found.e2e.low == pytest.approx(2)
+    assert found.ttft is not None
+    assert found.ttft.estimate == pytest.approx(50 / 40)
+    assert found.tpot is not None  # the middle of 150/60, 170/70, 190/80, 210/90
+    assert found.tpot.estimate == pytest.approx((170 / 70 * 190 / 80) ** 0.5)
+    assert found.throughput is not None  # a block ends with its longest
+    assert found.throughput.estimate == pytest.approx(2)
+    assert found.p99 is None, "24 pairs know no P99"
+    assert found.error_rate == 0
+    assert found.mean_output_tokens == 11
+
+
+def test_pairs_are_found_by_block_and_place_in_any_order() -> None:
+    one, other = arm(200), arm(100)
+    assert evidence(one, other[::-1]) == evidence(one, other)
+    elsewhere = [replace(each, block=each.block + 100) for each in other]
+    assert evidence(one, elsewhere).e2e is None
+
+
+def test_another_prompt_is_no_twin() -> None:
+    other = [replace(each, prompt_id="q") if each.index else each for each in arm(100)]
+    found = evidence(arm(200), other).e2e
+    assert found is not None
+    assert found.num_pairs == 6
+
+
+def test_what_failed_in_either_arm_is_left_out_of_both() -> None:
+    one, other = arm(200), arm(100)
+    one[0] = failed(0, block=0)
+    other[1] = replace(other[1], last_ns=10**12, error="stream ended early")
+    found = evidence(one, other)
+    assert found.e2e is not None
+    assert found.e2e.num_pairs == 22
+    assert estimate(found) == pytest.approx(2)
+    assert found.error_rate == pytest.approx(2 / 48)
+
+
+def test_warm_up_is_left_out() -> None:
+    slow = [replace(each, block=-1, is_warmup=True) for each in arm(9000, blocks=1)]
+    assert evidence([*slow, *arm(200)], [*slow, *arm(100)]) == evidence(arm(200), arm(100))
+
+
+def test_a_shorter_text_is_no_gain() -> None:
+    """Half the text in half the time: the same speed."""
+    assert estimate(evidence(arm(200), arm(100, completion_tokens=5))) == pytest.approx(10 / 11)
+    assert estimate(evidence(arm(200), arm(100, completion_tokens=22))) == pytest.approx(4)
+
+
+def test_one_without_a_count_of_tokens_beside_one_with_tells_nothing() -> None:
+    assert evidence(arm(200), arm(100, completion_tokens=None)).e2e is None
+    both = evidence(arm(200, completion_tokens=None), arm(100, completion_tokens=None))
+    assert estimate(both) == pytest.approx(2)
+
+
+def test_the_tail_has_one_unit_though_some_texts_differ_in_length() -> None:
+    """The slowest two in a hundred are those whose length differs; they must stay the slowest."""
+
+    def mixed(e2e: float, odd_e2e: float, odd_tokens: int) -> list[Record]:
+        return [
+            done(index, e2e=odd_e2e, block=index // 50, completion_tokens=odd_tokens)
+            if index % 50 == 7
+            else done(index, e2e=e2e, block=index // 50)
+            for index in range(400)
+        ]
+
+    found = evidence(mixed(100, 1000, 20), mixed(50, 4000, 40))
+    assert estimate(found) == pytest.approx(2)
+    assert found.p99 is not None
+    assert found.p99.estimate == pytest.approx(0.5)
+
+
+class TestParts:
+    def mixed(self, cold: float, hot: float) -> list[Record]:
+        records = arm(100, blocks=8, size=10)
+        return [
+            replace(
+                each,
+                temperature=0.9 if each.index % 2 else 0.0,
+                category="code" if each.index < 5 else "chat",
+                last_ns=each.scheduled_ns + int((hot if each.index % 2 else cold) * 1e6),
+            )
+            for each in records
+        ]
+
+    def test_each_has_its_ratio_at_a_level_that_allows_for_their_number(self) -> None:
+        found = evidence(self.mixed(100, 100), self.mixed(50, 200), level=0.96)
+        assert found.by_temperature.keys() == {"0", "0.7-1"}
+        assert found.by_temperature["0"].estimate == pytest.approx(2)
+        assert found.by_temperature["0.7-1"].estimate == pytest.approx(0.5)
+        assert found.by_temperature["0"].num_pairs == 40
+        levels = [each.level for each in found.by_temperature.values()]
+        assert levels == pytest.approx([0.98, 0.98])  # two parts share an error of 0.04
+        assert found.by_category.keys() == {"chat", "code"}
+        assert found.temperatures == (0.0, 0.9)
+
+    def test_a_lone_part_is_the_whole(self) -> None:
+        found = evidence(arm(200), arm(100))
+        assert (found.by_category, found.by_temperature) == ({}, {})
+
+    def test_a_part_with_too_few_is_not_judged(self) -> None:
+        def few(e2e: float) -> list[Record]:
+            return [
+                replace(each, category="rare" if each.index == 0 and each.block < 6 else "chat")
+                for each in arm(e2e, blocks=8, size=10)
+            ]
+
+        assert evidence(few(200), few(100)).by_category.keys() == {"chat"}
+
+
+class TestTexts:
+    def test_shares_and_places(self) -> None:
+        texts = [("same", "same"), ("abcd", "abXd"), ("abc", "abcd"), ("", "x")]
+        twins = [(done(text=a), done(text=b)) for a, b in texts]
+        found = compare_texts(twins)
+        assert found is not None
+        assert (found.num_compared, found.num_identical) == (4, 1)
+        assert found.first_divergences == (2, 3, 0)
+        assert found.share == 0.25
+
+    def test_only_greedy_texts_that_were_kept(self) -> None:
+        hot = done(temperature=0.8, text="a"), done(temperature=0.8, text="b")
+        gone = done(text=None), done(text="b")
+        assert compare_texts([hot, gone]) is None
+        assert compare_texts([]) is None
+
+    def test_arms_that_were_asked_differently_are_not_compared(self) -> None:
+        assert evidence(arm(2), arm(1)).equivalence is not None
+        assert evidence(arm(2), arm(1), same_texts=False).equivalence is None
+
+
+def test_acceptance_is_the_candidates() -> None:
+    one = arm(200, acceptance=accepted(2, 8, 1))
+    found = evidence(one, arm(100, acceptance=accepted(2, 8, 6))).acceptance
+    assert found is not None
+    assert (found.rate, found.p10, found.p90) == (0.75, 0.75, 0.75)
+
+
+def test_how_many_more_would_do() -> None:
+    """Blocks that swing between 0.8 and 1.3: unclear, and cleared up by more of them."""
+    swinging = [
+        replace(each, last_ns=each.scheduled_ns + (80_000_000, 130_000_000)[each.block % 2])
+        for each in arm(100, blocks=6)
+    ]
+    steady = [replace(each, last_ns=each.scheduled_ns + 115_000_000) for each in arm(100)]
+    found = evidence(steady, swinging)
+    assert found.more_requests is not None
+    assert found.more_requests > 24
+    assert evidence(arm(200), arm(100)).more_requests is None, "it is clear"
+
+
+def test_nothing_at_all() -> None:
+    found = evidence([], [])
+    assert (found.e2e, found.p99, found.throughput, found.acceptance) == (None,) * 4
+    assert (found.error_rate, found.temperatures) == (0.0, ())

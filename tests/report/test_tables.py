@@ -1,0 +1,120 @@
+"""What people paste. One table in full: its form is what it is for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from outdraft.decide.evidence import Acceptance, Equivalence, Evidence
+from outdraft.decide.verdict import decide
+from outdraft.measure.summary import AcceptanceSummary, Quantile, Summary
+from outdraft.report.tables import aligned, bench_table, compare_table, verdict_line
+from outdraft.stats import Ratio
+
+
+def quantiles(*values: float) -> tuple[Quantile, ...]:
+    p50, p95, p99 = values
+    return (
+        Quantile(0.5, p50, p50 * 0.9, p50 * 1.1),
+        Quantile(0.95, p95, p95 * 0.9, p95 * 1.1),
+        Quantile(0.99, p99),
+    )
+
+
+SUMMARY = Summary(
+    num_requests=64,
+    num_errors=2,
+    duration_s=12.34,
+    ttft=quantiles(20, 50, 60),
+    tpot=quantiles(5, 8, 9.5),
+    e2e=quantiles(300, 400, 1234),
+    requests_per_s=5.02,
+    tokens_per_s=250.0,
+    goodput_per_s=4.5,
+    mean_output_tokens=48.0,
+    acceptance=AcceptanceSummary(
+        0.71, 2.9, 0.4, 0.7, 0.9, 62, (0.9, 0.6), {"chat": 0.5, "code": 0.8}, {"0": 0.7}
+    ),
+)
+BENCH = """\
+                         P50             P95   P99
+TTFT ms    20.0 [18.0, 22.0]  50.0 [45.0, 55.0]  60.0
+TPOT ms       5.0 [4.5, 5.5]     8.0 [7.2, 8.8]   9.5
+e2e ms        300 [270, 330]     400 [360, 440]  1234
+
+64 requests in 12.3 s, 2 failed · 5.02 requests/s · 250.0 tokens/s
+goodput 4.50 requests/s within the SLO
+
+acceptance rate 0.71, length 2.90; over requests P10 0.40, P50 0.70, P90 0.90 (n=62)
+  by position:    0.90  0.60
+  by category:    chat 0.50  code 0.80
+  by temperature: 0 0.70
+
+server: KV cache in use at the end 25 %, 3 preemptions"""
+
+
+def squeezed(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def between(low: float, high: float) -> Ratio:
+    return Ratio(math.sqrt(low * high), low, high, 0.95, 240, 20)
+
+
+def test_bench_in_full() -> None:
+    metrics = {"vllm:kv_cache_usage_perc": 0.25, "vllm:num_preemptions_total": 3.0, "other": 1.0}
+    table = bench_table(SUMMARY, metrics)
+    assert squeezed(table) == squeezed(BENCH)
+    assert len({len(line) for line in table.splitlines()[:4]}) == 1, "columns line up"
+
+
+def test_bench_without_what_was_not_measured() -> None:
+    bare = replace(SUMMARY, ttft=(), tpot=(), e2e=(), goodput_per_s=None, acceptance=None)
+    table = bench_table(bare, {})
+    for word in ("goodput", "acceptance", "server:"):
+        assert word not in table
+    assert "64 requests" in table
+
+
+def test_compare_has_ratios_verdict_reasons_and_checks() -> None:
+    few = Ratio(1.1, None, None, 0.95, 20, 4)
+    evidence = Evidence(
+        e2e=between(1.1, 1.3),
+        ttft=between(0.95, 1.05),
+        by_category={"code": between(1.4, 1.6), "qa": few},
+        by_temperature={"0": between(1.2, 1.4), "0.7-1": between(0.7, 0.8)},
+        acceptance=Acceptance(0.4),
+        equivalence=Equivalence(50, 49, (12,)),
+    )
+    verdict = decide(evidence)
+    lines = compare_table(evidence, verdict).splitlines()
+    assert lines[1].split() == ["e2e", "median", "1.196", "[1.100,", "1.300]", "240"]
+    hot = ["temperature", "0.7-1", "0.748", "[0.700,", "0.800]", "240"]
+    assert hot in [line.split() for line in lines]
+    assert not any("qa" in line for line in lines), "a part that cannot be judged is left out"
+    assert "SHIP FOR temperature 0" in lines
+    assert all(f"  - {reason}" in lines for reason in verdict.reasons)
+    assert "same greedy text: 49 of 50" in lines
+    assert "acceptance rate: 0.40" in lines
+    assert any(line.startswith("  fail acceptance 0.4 (") for line in lines)
+    assert not any(" ok " in line for line in lines)
+
+
+def test_the_whole_is_shown_though_it_has_no_interval() -> None:
+    evidence = Evidence(e2e=Ratio(1.1, None, None, 0.95, 20, 4))
+    table = compare_table(evidence, decide(evidence))
+    assert "too few blocks" in table
+    assert "INCONCLUSIVE" in table
+
+
+def test_nothing_measured() -> None:
+    evidence = Evidence(e2e=None, is_valid=False, problems=("nobody answered",))
+    verdict = decide(evidence)
+    assert verdict_line(verdict) == "INCONCLUSIVE"
+    assert "  - nobody answered" in compare_table(evidence, verdict)
+
+
+def test_columns_are_as_wide_as_their_widest_cell() -> None:
+    assert aligned([("", "a"), ("long name", "12"), ("x", "3456")]) == (
+        "              a\nlong name    12\nx          3456"
+    )

@@ -1,0 +1,265 @@
+"""Ratios with intervals: the definitions by hand, properties, and the bootstrap against numpy."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outdraft.stats.bootstrap import Sample, quantile_of_draws, standard_error
+from outdraft.stats.percentiles import percentile
+from outdraft.stats.ratios import (
+    MIN_BLOCKS,
+    Pair,
+    Ratio,
+    Throughput,
+    median_ratio,
+    percentile_ratio,
+    throughput_ratio,
+)
+
+FEW = 300  # draws where the width does not matter
+SECONDS = st.floats(1e-3, 1e3)
+Blocks = list[list[Pair]]
+
+
+def made(num_blocks: int, num_pairs: int, *, speedup: float = 1.0, seed: int = 0) -> Blocks:
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(0, 0.1, (2, num_blocks, num_pairs))
+    return [
+        [
+            Pair(f"{row} {column}", speedup * math.exp(over), math.exp(under))
+            for column, (over, under) in enumerate(zip(*arms, strict=True))
+        ]
+        for row, arms in enumerate(zip(*noise, strict=True))
+    ]
+
+
+@st.composite
+def ragged(draw: st.DrawFn, min_blocks: int = MIN_BLOCKS) -> Blocks:
+    sizes = draw(st.lists(st.integers(1, 6), min_size=min_blocks, max_size=8))
+    prompts = st.integers(0, 40).map(str)  # some come again
+    return [[Pair(draw(prompts), draw(SECONDS), draw(SECONDS)) for _ in range(n)] for n in sizes]
+
+
+def bounds(ratio: Ratio) -> tuple[float, float]:
+    assert ratio.low is not None
+    assert ratio.high is not None
+    return ratio.low, ratio.high
+
+
+class TestMedianRatio:
+    def test_it_is_the_speedup_of_the_middle_pair(self) -> None:
+        pairs = [Pair("a", 2.0, 1.0), Pair("b", 9.0, 3.0), Pair("c", 1.0, 2.0)]
+        ratio = median_ratio([pairs[:1], pairs[1:]])
+        assert ratio == Ratio(2.0, None, None, 0.95, num_pairs=3, num_blocks=2)
+
+    @pytest.mark.parametrize("num_blocks", range(1, MIN_BLOCKS + 1))
+    def test_few_blocks_are_insufficient_however_many_pairs(self, num_blocks: int) -> None:
+        ratio = median_ratio(made(num_blocks, 100), draws=FEW)
+        assert (ratio.low is None) == (ratio.high is None) == (num_blocks < MIN_BLOCKS)
+
+    def test_no_pairs(self) -> None:
+        with pytest.raises(ValueError, match="no pairs"):
+            median_ratio([[], []])
+
+    @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
+    def test_times_are_positive_numbers(self, value: float) -> None:
+        with pytest.raises(ValueError, match="must be positive"):
+            Pair("a", 1.0, value)
+
+    @pytest.mark.parametrize("level", [0.0, 1.0, 95.0])
+    def test_a_level_is_a_fraction(self, level: float) -> None:
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            median_ratio(made(5, 2), level=level)
+
+    @settings(max_examples=40, deadline=None)
+    @given(ragged(), st.integers(0, 9))
+    def test_properties(self, blocks: Blocks, seed: int) -> None:
+        ratio = median_ratio(blocks, draws=FEW, seed=seed)
+        low, high = bounds(ratio)
+        ratios = [pair.baseline / pair.candidate for block in blocks for pair in block]
+        assert ratio.estimate == pytest.approx(math.exp(percentile(np.log(ratios).tolist(), 0.5)))
+        assert low <= ratio.estimate <= high
+        assert (ratio.num_blocks, ratio.num_pairs) == (len(blocks), len(ratios))
+        assert median_ratio(blocks, draws=FEW, seed=seed) == ratio  # the seed decides
+        assert median_ratio([*blocks, []], draws=FEW, seed=seed) == ratio
+        wider = bounds(median_ratio(blocks, level=0.99, draws=FEW, seed=seed))
+        assert wider[0] <= low <= high <= wider[1]
+
+    @settings(max_examples=40, deadline=None)
+    @given(ragged(), st.floats(0.1, 10.0))
+    def test_units_do_not_matter_and_speedups_multiply(self, blocks: Blocks, by: float) -> None:
+        plain = median_ratio(blocks, draws=FEW)
+        other_unit = [
+            [Pair(p.prompt_id, p.baseline * 7, p.candidate * 7) for p in b] for b in blocks
+        ]
+        faster = [[Pair(p.prompt_id, p.baseline * by, p.candidate) for p in b] for b in blocks]
+        assert bounds(median_ratio(other_unit, draws=FEW)) == pytest.approx(bounds(plain), rel=1e-6)
+        scaled = median_ratio(faster, draws=FEW)
+        assert scaled.estimate == pytest.approx(plain.estimate * by)
+        assert bounds(scaled) == pytest.approx([each * by for each in bounds(plain)], rel=1e-6)
+
+    @settings(max_examples=20, deadline=None)
+    @given(ragged())
+    def test_arms_exchanged(self, blocks: Blocks) -> None:
+        there = median_ratio(blocks, draws=FEW)
+        swapped = [[Pair(p.prompt_id, p.candidate, p.baseline) for p in b] for b in blocks]
+        back = median_ratio(swapped, draws=FEW)
+        assert back.estimate == pytest.approx(1 / there.estimate)
+        low, high = bounds(there)
+        assert bounds(back) == pytest.approx((1 / high, 1 / low), rel=1e-6)
+
+    def test_the_same_ratio_everywhere_is_certain(self) -> None:
+        blocks = [[Pair(f"{row} {i}", 3.0, 2.0) for i in range(4)] for row in range(5)]
+        assert bounds(median_ratio(blocks)) == pytest.approx((1.5, 1.5))
+
+    def test_one_wild_request_moves_nothing(self) -> None:
+        blocks = made(8, 20)
+        calm = bounds(median_ratio(blocks))
+        blocks[3][5] = Pair("wild", 1.0, 1000.0)
+        assert bounds(median_ratio(blocks)) == pytest.approx(calm, rel=0.02)
+
+    def test_more_pairs_cannot_make_up_for_noisy_blocks(self) -> None:
+        """A block's noise is common to its pairs: ten times the pairs, hardly less width."""
+
+        def width(num_pairs: int) -> float:
+            shifts = np.random.default_rng(0).normal(0, 0.1, 8)
+            blocks = [
+                [Pair(p.prompt_id, p.baseline * math.exp(shift), p.candidate) for p in block]
+                for block, shift in zip(made(8, num_pairs), shifts, strict=True)
+            ]
+            low, high = bounds(median_ratio(blocks))
+            return math.log(high / low)
+
+        assert width(200) > 0.7 * width(20)
+
+    def test_prompts_that_recur_are_a_sample_too(self) -> None:
+        """Twenty blocks of the same eight prompts say little about other prompts."""
+        gains = np.random.default_rng(3).normal(0, 0.5, 8)
+
+        def width(recurring: bool) -> float:
+            blocks = [
+                [
+                    Pair(
+                        f"{i}" if recurring else p.prompt_id,
+                        p.baseline * math.exp(gains[i]),
+                        p.candidate,
+                    )
+                    for i, p in enumerate(block)
+                ]
+                for block in made(20, 8)
+            ]
+            low, high = bounds(median_ratio(blocks))
+            return math.log(high / low)
+
+        assert width(recurring=True) > 2 * width(recurring=False)
+
+    def test_ten_thousand_draws_take_well_under_a_second(self) -> None:
+        blocks = made(12, 20)
+        start = time.process_time()
+        median_ratio(blocks)
+        assert time.process_time() - start < 1.0
+
+
+class TestPercentileRatio:
+    def test_none_where_the_sample_is_too_small(self) -> None:
+        assert percentile_ratio(made(5, 73), 0.99, draws=FEW) is None
+        ratio = percentile_ratio(made(5, 74), 0.99, draws=FEW)
+        assert ratio is not None
+        assert ratio.num_pairs == 370
+        assert percentile_ratio(made(5, 74), 0.99, level=0.99, draws=FEW) is None
+
+    def test_it_compares_the_arms_own_percentiles(self) -> None:
+        blocks = made(6, 80, speedup=1.2)
+        ratio = percentile_ratio(blocks, 0.99)
+        assert ratio is not None
+        arms = zip(*((p.baseline, p.candidate) for block in blocks for p in block), strict=True)
+        over, under = (percentile(np.log(arm).tolist(), 0.99) for arm in arms)
+        assert ratio.estimate == pytest.approx(math.exp(over - under))
+        low, high = bounds(ratio)
+        assert low < ratio.estimate < high
+
+    def test_too_few_blocks_give_no_interval(self) -> None:
+        ratio = percentile_ratio(made(2, 300), 0.99)
+        assert ratio is not None
+        assert (ratio.low, ratio.high) == (None, None)
+
+
+class TestThroughputRatio:
+    def test_more_is_better(self) -> None:
+        ratio = throughput_ratio([Throughput(100.0, 150.0)] * 5)
+        assert ratio.estimate == pytest.approx(1.5)
+        assert bounds(ratio) == pytest.approx((1.5, 1.5))
+        assert (ratio.num_blocks, ratio.num_pairs) == (5, 5)
+
+    def test_it_agrees_with_students_interval(self) -> None:
+        logs = np.random.default_rng(0).normal(0.2, 0.05, 8)
+        ratio = throughput_ratio([Throughput(1.0, math.exp(each)) for each in logs])
+        reach = 2.3646 * logs.std(ddof=1) / math.sqrt(8)
+        low, high = bounds(ratio)
+        assert math.log(high / low) / 2 == pytest.approx(reach, rel=0.05)
+        assert math.log(ratio.estimate) == pytest.approx(logs.mean())
+
+    def test_few_blocks_are_insufficient(self) -> None:
+        assert throughput_ratio([Throughput(1.0, 2.0)] * 4).low is None
+
+    def test_no_blocks(self) -> None:
+        with pytest.raises(ValueError, match="no blocks"):
+            throughput_ratio([])
+
+    def test_positive(self) -> None:
+        with pytest.raises(ValueError, match="must be positive"):
+            Throughput(0.0, 1.0)
+
+
+class TestBootstrap:
+    @settings(max_examples=60, deadline=None)
+    @given(
+        st.lists(st.floats(-5, 5), min_size=1, max_size=12),
+        st.data(),
+        st.sampled_from((0.5, 0.9, 0.99)),
+    )
+    def test_quantiles_of_counted_values(
+        self, values: list[float], data: st.DataObject, q: float
+    ) -> None:
+        ordered = np.sort(values)
+        size = len(values)
+        counts = np.array(
+            data.draw(st.lists(st.integers(0, 3), min_size=size, max_size=size).filter(any))
+        )
+        found = quantile_of_draws(ordered, counts[None, :], q)
+        assert found[0] == pytest.approx(np.quantile(np.repeat(ordered, counts), q), abs=1e-9)
+
+    def test_the_error_of_a_mean_is_known(self) -> None:
+        """Blocks of pairs: the spread of block means over the root of their number."""
+        rng = np.random.default_rng(0)
+        values = rng.normal(0, 1, (12, 10)) + rng.normal(0, 0.5, (12, 1))
+        flat = values.ravel()
+        sample = Sample(np.repeat(np.arange(12), 10), np.arange(120))
+        error = standard_error(
+            sample, lambda counts: counts @ flat / counts.sum(axis=1), draws=20_000, seed=0
+        )
+        assert error.size == pytest.approx(values.mean(1).std(ddof=1) / math.sqrt(12), rel=0.03)
+        assert error.df == pytest.approx(11)
+
+    def test_the_error_of_a_mean_over_prompts_that_recur(self) -> None:
+        """Prompts in every block: the two-way analysis of variance gives the error of the mean."""
+        rng = np.random.default_rng(0)
+        values = rng.normal(0, 1, (1, 10)) + rng.normal(0, 0.3, (12, 10))
+        flat = values.ravel()
+        sample = Sample(np.repeat(np.arange(12), 10), np.tile(np.arange(10), 12))
+        error = standard_error(
+            sample, lambda counts: counts @ flat / counts.sum(axis=1), draws=20_000, seed=0
+        )
+        expected = math.sqrt(
+            values.mean(1).var(ddof=1) / 12
+            + values.mean(0).var(ddof=1) / 10
+            - flat.var(ddof=1) / 120
+        )
+        assert error.size == pytest.approx(expected, rel=0.03)
+        assert 8 < error.df < 11
