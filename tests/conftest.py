@@ -1,9 +1,11 @@
-"""Nothing global is changed here but how threads wait: the `model` mark uses the user's own
-model cache, as a user would, and every other test writes under its own tmp_path."""
+"""Nothing global is changed here but how threads wait and what Control-C does: the `model` mark
+uses the user's own model cache, as a user would, and every other test writes under its own
+tmp_path."""
 
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 # Before torch is loaded: threads that wait for each other by spinning stand in each other's way
@@ -14,6 +16,10 @@ import pytest
 import torch
 
 from outdraft.catalog import resolve
+
+# A suite started in the background inherits a Control-C that is ignored, and so would every
+# command it starts; tests about Control-C mean the usual one.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
