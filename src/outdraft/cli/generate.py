@@ -8,7 +8,14 @@ import statistics
 import sys
 from typing import TYPE_CHECKING, Any
 
-from outdraft.cli.options import SAMPLING, SPECULATION, TARGET, add_options, speculation_from
+from outdraft.cli.options import (
+    SAMPLING,
+    SPECULATION,
+    TARGET,
+    add_options,
+    engine_settings,
+    speculation_from,
+)
 from outdraft.errors import OptionError, unknown_choice
 
 if TYPE_CHECKING:
@@ -89,12 +96,7 @@ def run(args: argparse.Namespace) -> int:
         engine = load_engine(
             args.target,
             speculation,
-            dtype=args.dtype,
-            quantization=args.quantization,
-            device=args.device,
-            threads=args.threads,
-            max_model_len=args.max_model_len,
-            kv_cache_bytes=args.kv_cache_memory_bytes,
+            **engine_settings(args),
             progress=None,
             on_layer=on_layer,
         )

@@ -1,6 +1,7 @@
 """`outdraft`: finds the command, runs it, turns errors into one line and an exit code.
 
-0 done · 2 something the user can mend · 130 interrupted
+0 done · 1 a measurement is invalid, or the engine failed · 2 something the user can mend
+130 interrupted
 """
 
 from __future__ import annotations

@@ -177,6 +177,18 @@ SAMPLING = (
 )
 
 
+def engine_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """The TARGET options, as `load_engine` calls them."""
+    return {
+        "dtype": args.dtype,
+        "quantization": args.quantization,
+        "device": args.device,
+        "threads": args.threads,
+        "max_model_len": args.max_model_len,
+        "kv_cache_bytes": args.kv_cache_memory_bytes,
+    }
+
+
 def speculation_from(args: argparse.Namespace) -> Speculation:
     return Speculation(
         method=args.method or ("draft_model" if args.draft else "off"),

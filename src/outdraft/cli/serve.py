@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from outdraft.cli.options import BATCH, SERVER, SPECULATION, TARGET, add_options
+from outdraft.cli.options import BATCH, SERVER, SPECULATION, TARGET, add_options, engine_settings
 from outdraft.cli.speculative_config import add_config_options, speculation_of
 from outdraft.errors import OptionError
 from outdraft.speculation import Speculation
@@ -80,14 +80,9 @@ def run(args: argparse.Namespace) -> int:
                 load_engine,
                 args.target,
                 speculation,
-                dtype=args.dtype,
-                quantization=args.quantization,
-                device=args.device,
-                threads=args.threads,
+                **engine_settings(args),
                 max_num_seqs=args.max_num_seqs,
                 max_num_batched_tokens=args.max_num_batched_tokens,
-                max_model_len=args.max_model_len,
-                kv_cache_bytes=args.kv_cache_memory_bytes,
                 progress=None,
                 on_layer=on_layer,
             )
