@@ -2,9 +2,9 @@
 
     python benchmarks/http_cost.py [--rounds 10] [--tokens 64] [--streams 1,16] [--method off]
 
-The server runs as a process of its own, with the same settings as the engine in this one; the
-two take turns, so that only one of them computes at a time. The client streams, reads every
-event and runs here, on the same cores: its share of the work is in the figure.
+Server and engine are two processes with the same settings; they take turns, so that only one of
+them computes at a time. The client streams, reads every event and runs here, on the same cores: its
+share of the work is in the figure.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import multiprocessing
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 
 import aiohttp
 import torch
 
 from arms import machine, ratio, take_turns
 from outdraft import SamplingParams, Speculation, load_engine
-from outdraft.engine.engine import Engine
 
 _TOPICS = (
     "the sea", "a bridge", "winter", "bread", "an old map", "the moon", "a garden", "trains",
@@ -42,13 +43,25 @@ def started(method: str, threads: int) -> tuple[subprocess.Popen[str], str]:
     raise SystemExit(f"the server ended with {process.wait()}")
 
 
-def python_arm(engine: Engine, streams: int, params: SamplingParams) -> Callable[[int], float]:
-    def arm(index: int) -> float:
+def python_process(asked: Connection, method: str, threads: int, tokens: int) -> None:
+    """The Python API in a process that does nothing else: (round, streams) → tokens per second."""
+    torch.set_num_threads(threads)
+    engine = load_engine(speculation=Speculation(method=method))
+    params = SamplingParams(max_tokens=tokens, ignore_eos=True)
+    while (question := asked.recv()) is not None:
+        index, streams = question
         engine.forget()
         chats = [engine.tokenizer.apply_chat(messages(index, each)) for each in range(streams)]
         start = time.perf_counter()
         done = engine.generate(chats, params)
-        return sum(len(each.tokens) for each in done) / (time.perf_counter() - start)
+        asked.send(sum(len(each.tokens) for each in done) / (time.perf_counter() - start))
+
+
+def python_arm(engine: Connection, streams: int) -> Callable[[int], float]:
+    def arm(index: int) -> float:
+        engine.send((index, streams))
+        speed: float = engine.recv()
+        return speed
 
     return arm
 
@@ -97,19 +110,21 @@ def main() -> None:
     parser.add_argument("--method", default="off")
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    engine = load_engine(speculation=Speculation(method=args.method))
-    params = SamplingParams(max_tokens=args.tokens, ignore_eos=True)
+    context = multiprocessing.get_context("spawn")
+    engine, asked = context.Pipe()
+    settings = (asked, args.method, args.threads, args.tokens)
+    context.Process(target=python_process, args=settings, daemon=True).start()
     process, url = started(args.method, args.threads)
     try:
         arms: dict[str, Callable[[int], float]] = {}
         sizes = [int(each) for each in args.streams.split(",")]
         for streams in sizes:
-            arms[f"python {streams}"] = python_arm(engine, streams, params)
+            arms[f"python {streams}"] = python_arm(engine, streams)
             arms[f"http {streams}"] = http_arm(url, streams, args.tokens)
         take_turns(arms, 1)  # warm-up
         found = take_turns(arms, args.rounds)
     finally:
+        engine.send(None)
         process.terminate()
         process.wait()
     print(" · ".join(f"{key} {value}" for key, value in machine().items()))

@@ -143,7 +143,7 @@ def test_too_many_failures_are_counted_and_the_run_is_invalid(
 
 
 def test_a_few_failures_leave_it_valid_with_a_stated_rate(told: Any) -> None:
-    slow = Script(ttft_s=0.3, tpot_s=0)
+    slow = Script(ttft_s=1.5, tpot_s=0)
     flags = ("--requests", "40", "--concurrency", "40", "--max-tokens", "2", "--warmup", "0")
     with fake_server(slow, failures={"http_500": 30}) as url:
         code, said, _ = told(url, *flags)

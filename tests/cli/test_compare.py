@@ -67,6 +67,16 @@ def test_two_servers_to_json_and_a_file(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["both.json"], "the journal is gone"
 
 
+def test_no_more_is_sent_than_was_allowed(told: Any, tmp_path: Path) -> None:
+    """Five blocks of the usual size would be sixty requests."""
+    out = tmp_path / "both.json"
+    with fake_server(SLOW) as off, fake_server(FAST) as on:
+        code, _, _ = told(off, on, "--requests", "10", "--max-tokens", "4", "--out", str(out))
+    assert code == 0
+    records = json.loads(out.read_text())["records"]
+    assert sum(not each["is_warmup"] for each in records) == 2 * 10
+
+
 def test_too_many_failures(told: Any, tmp_path: Path) -> None:
     out = tmp_path / "both.json"
     with fake_server(QUICK) as off, fake_server(QUICK, failures={"http_503": 5}) as on:
@@ -120,6 +130,7 @@ def test_a_dead_server_is_one_line(told: Any, dead: int) -> None:
         (("http://a", "run.json"), "two URLs or two saved runs, not one of each"),
         (("no.json", "no.json"), "cannot read no.json: No such file"),
         (("http://a", "http://b", "--requests", "0"), "--requests must be at least 1, got 0"),
+        (("http://a", "http://b", "--requests", "9"), "--requests must be at least 10, got 9"),
         (("http://a", "http://b", "--block", "1"), "--block must be at least 2, got 1"),
         (("http://a", "http://b", "--concurrency", "0"), "--concurrency must be at least 1"),
         (("http://a", "http://b", "--margin", "1"), "lie between 0 and 1, got 1 and 0"),

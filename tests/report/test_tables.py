@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from outdraft.decide.evidence import Acceptance, Equivalence, Evidence
 from outdraft.decide.verdict import decide
-from outdraft.measure.summary import AcceptanceSummary, Quantile, Summary
+from outdraft.measure.summary import Quantile, Summary
 from outdraft.report.tables import aligned, bench_table, compare_table, verdict_line
 from outdraft.stats import Ratio
 
@@ -32,8 +32,16 @@ SUMMARY = Summary(
     tokens_per_s=250.0,
     goodput_per_s=4.5,
     mean_output_tokens=48.0,
-    acceptance=AcceptanceSummary(
-        0.71, 2.9, 0.4, 0.7, 0.9, 62, (0.9, 0.6), {"chat": 0.5, "code": 0.8}, {"0": 0.7}
+    acceptance=Acceptance(
+        rate=0.71,
+        length=2.9,
+        p10=0.4,
+        p50=0.7,
+        p90=0.9,
+        num_requests=62,
+        per_position=(0.9, 0.6),
+        by_category={"chat": 0.5, "code": 0.8},
+        by_temperature={"0": 0.7},
     ),
 )
 BENCH = """\
@@ -118,3 +126,10 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
     assert aligned([("", "a"), ("long name", "12"), ("x", "3456")]) == (
         "              a\nlong name    12\nx          3456"
     )
+
+
+def test_a_server_that_counts_no_rounds_has_no_acceptance_length() -> None:
+    """llama.cpp tells drafted and accepted tokens, not how many rounds they came in."""
+    assert SUMMARY.acceptance is not None
+    unknown = replace(SUMMARY, acceptance=replace(SUMMARY.acceptance, length=None))
+    assert "length unknown" in bench_table(unknown, {})

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from outdraft.cli.load_options import LOAD, check_counts, endpoint_of, progress
+from outdraft.cli.load_options import LOAD, check_counts, endpoint_of, prompts_of, recording
 from outdraft.cli.options import Option, add_options
 from outdraft.errors import OptionError
 
@@ -53,14 +53,11 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from outdraft.loadgen.journal import Journal
     from outdraft.measure.files import write_json
     from outdraft.measure.summary import parse_slo, summarize
     from outdraft.measure.trial import run_trial
-    from outdraft.records import Record
     from outdraft.report.tables import bench_table
     from outdraft.workload.plan import make_plan, spread
-    from outdraft.workload.sets import choose_prompts
     from outdraft.workload.temperatures import parse_mix
 
     check_counts(args, "requests", "concurrency", "max_tokens", "processes")
@@ -68,12 +65,7 @@ def run(args: argparse.Namespace) -> int:
         raise OptionError(f"--warmup must not be negative, got {args.warmup}")
     slo = None if args.slo is None else parse_slo(args.slo)
     mix = parse_mix(args.temperature)
-    prompts = choose_prompts(
-        args.prompts,
-        categories=args.category or (),
-        force_random=args.force_random,
-        seed=args.seed,
-    )
+    prompts = prompts_of(args)
     offsets = _offsets(args)
     endpoint = endpoint_of(args.url, args)
     chosen = spread(prompts, args.requests + args.warmup, args.seed)
@@ -90,15 +82,7 @@ def run(args: argparse.Namespace) -> int:
     load = {"concurrency": args.concurrency} if offsets is None else {
         "rate": args.rate, "burstiness": args.burstiness, "ramp_to": args.ramp_to
     }  # fmt: skip
-    # A killed run leaves its records here; a finished one its file.
-    journal = None if args.out is None else Journal(Path(f"{args.out}.journal"))
-    with progress(args.requests + args.warmup, "bench") as tell:
-
-        def sink(record: Record) -> None:
-            tell(record)
-            if journal is not None:
-                journal.add(record)
-
+    with recording(args.requests + args.warmup, "bench", args.out) as sink:
         trial, quality = run_trial(
             endpoint,
             plan,
@@ -109,10 +93,8 @@ def run(args: argparse.Namespace) -> int:
             processes=args.processes,
             sink=sink,
         )
-    if args.out is not None and journal is not None:
-        write_json(Path(args.out), trial.to_json())
-        journal.close()
-        journal.path.unlink()
+        if args.out is not None:
+            write_json(Path(args.out), trial.to_json())
     summary = summarize(trial.records, slo)
     if args.json:
         from dataclasses import asdict

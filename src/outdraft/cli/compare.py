@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outdraft.cli.load_options import LOAD, check_counts, endpoint_of, progress
+from outdraft.cli.load_options import LOAD, check_counts, endpoint_of, prompts_of, recording
 from outdraft.cli.options import Option, add_options
 from outdraft.errors import OptionError
 
@@ -25,6 +25,8 @@ examples:
   outdraft compare http://a:8000 http://a:8000        # A/A: the noise floor of this setup
   outdraft compare off.json on.json                   # two runs saved by bench --out
 """
+
+_FEWEST_REQUESTS = 10
 
 _COMPARE = (
     Option("--requests", "of each server at most", default=240, type=int, metavar="N"),
@@ -62,6 +64,11 @@ def run(args: argparse.Namespace) -> int:
     check_counts(args, "requests", "concurrency", "max_tokens")
     if args.block < 2:
         raise OptionError(f"--block must be at least 2, got {args.block}")
+    if args.requests < _FEWEST_REQUESTS:
+        raise OptionError(
+            f"--requests must be at least {_FEWEST_REQUESTS}, got {args.requests}: an interval "
+            "needs five blocks of two"
+        )
     if not 0 <= args.margin < 1 or not 0 <= args.noise_floor < 1:
         raise OptionError(
             f"--margin and --noise-floor lie between 0 and 1, got {args.margin:g} and "
@@ -120,15 +127,14 @@ def _saved(args: argparse.Namespace) -> tuple[Evidence, Verdict]:
 
 
 def _live(args: argparse.Namespace) -> tuple[Evidence, Verdict]:
-    from outdraft.loadgen.journal import Journal
     from outdraft.measure.compare import Settings, compare
-    from outdraft.records import Record
-    from outdraft.workload.sets import choose_prompts
+    from outdraft.stats import MIN_BLOCKS
     from outdraft.workload.temperatures import parse_mix
 
     settings = Settings(
         max_requests=args.requests,
-        block_size=args.block,
+        # Five blocks at least make an interval; fewer requests make smaller blocks, never more.
+        block_size=min(args.block, args.requests // MIN_BLOCKS),
         concurrency=args.concurrency,
         mix=parse_mix(args.temperature),
         max_tokens=args.max_tokens,
@@ -137,29 +143,15 @@ def _live(args: argparse.Namespace) -> tuple[Evidence, Verdict]:
         noise_floor=args.noise_floor,
         ttft_bound=args.ttft_bound,
     )
-    prompts = choose_prompts(
-        args.prompts,
-        categories=args.category or (),
-        force_random=args.force_random,
-        seed=args.seed,
-    )
+    prompts = prompts_of(args)
     ends = [endpoint_of(url, args) for url in (args.baseline, args.candidate)]
-    journal = None if args.out is None else Journal(Path(f"{args.out}.journal"))
     total = 2 * settings.block_size * (settings.max_blocks + 1)
-    with progress(total, "compare") as tell:
-
-        def sink(record: Record) -> None:
-            tell(record)
-            if journal is not None:
-                journal.add(record)
-
+    with recording(total, "compare", args.out) as sink:
         outcome = compare(ends[0], ends[1], prompts, settings, sink=sink)
-    if outcome.evidence is None or outcome.verdict is None:
-        raise OptionError("stopped before the first look: nothing can be said")
-    if args.out is not None and journal is not None:
-        _write(Path(args.out), outcome, settings)
-        journal.close()
-        journal.path.unlink()
+        if outcome.evidence is None or outcome.verdict is None:
+            raise OptionError("stopped before the first look: nothing can be said")
+        if args.out is not None:
+            _write(Path(args.out), outcome, settings)
     return outcome.evidence, outcome.verdict
 
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outdraft.cli.options import Option
@@ -14,6 +15,8 @@ from outdraft.errors import OptionError
 if TYPE_CHECKING:
     from outdraft.loadgen.endpoint import Endpoint
     from outdraft.loadgen.load import Sink
+    from outdraft.records import Record
+    from outdraft.workload.prompt import Prompt
 
 LOAD = (
     Option(
@@ -54,6 +57,38 @@ def endpoint_of(url: str, args: argparse.Namespace) -> Endpoint:
     return endpoint
 
 
+def prompts_of(args: argparse.Namespace) -> list[Prompt]:
+    from outdraft.workload.sets import choose_prompts
+
+    return choose_prompts(
+        args.prompts,
+        categories=args.category or (),
+        force_random=args.force_random,
+        seed=args.seed,
+    )
+
+
+@contextmanager
+def recording(total: int, title: str, out: str | None) -> Iterator[Sink]:
+    """Shows and, with `out`, journals each record. Write `out` inside: it then replaces the
+    journal, which a run that does not get so far leaves behind."""
+    from outdraft.loadgen.journal import Journal
+
+    with progress(total, title) as tell:
+        if out is None:
+            yield tell
+            return
+        with Journal(Path(f"{out}.journal")) as journal:
+
+            def sink(record: Record) -> None:
+                tell(record)
+                journal.add(record)
+
+            yield sink
+        if Path(out).exists():
+            journal.path.unlink()
+
+
 @contextmanager
 def progress(total: int, title: str) -> Iterator[Sink]:
     """A bar on stderr with the time left, told of each record; nothing when it is no terminal."""
@@ -65,8 +100,6 @@ def progress(total: int, title: str) -> Iterator[Sink]:
         TextColumn,
         TimeRemainingColumn,
     )
-
-    from outdraft.records import Record
 
     console = Console(file=sys.stderr)
     bar = Progress(

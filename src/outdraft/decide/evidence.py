@@ -19,7 +19,9 @@ class Acceptance:
     p90: float | None = None
     by_category: Mapping[str, float] = field(default_factory=dict)
     by_temperature: Mapping[str, float] = field(default_factory=dict)
-    per_position: tuple[float, ...] = ()  # share of the rounds that reached the place
+    per_position: tuple[float, ...] = ()  # share of the rounds that had the place
+    length: float | None = None  # tokens emitted per round that proposed something
+    num_requests: int = 0  # whose server told
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,9 +64,10 @@ def _decide(evidence: Evidence, margin: float) -> tuple[str, tuple[str, ...], li
     if tail is not None and tail_loses:
         told.insert(1, _told("P99 end to end", tail))
     if winners and losers:
-        return SHIP_FOR, _without_overlap(winners, losers, evidence), told
-    if whole is Zone.WIN and tail_loses:
-        told.append("the median gains and the tail loses: measure the parts of this traffic apart")
+        return SHIP_FOR, _without_overlap(winners, losers), told
+    if whole is Zone.WIN and (tail_loses or losers):
+        who = "the tail" if tail_loses else "a part of the traffic"
+        told.append(f"the median gains and {who} loses: measure the parts of this traffic apart")
         return INCONCLUSIVE, (), told
     if whole is Zone.WIN:
         return SHIP, (), told
@@ -82,9 +83,7 @@ def _decide(evidence: Evidence, margin: float) -> tuple[str, tuple[str, ...], li
     return INCONCLUSIVE, (), told
 
 
-def _without_overlap(
-    winners: tuple[str, ...], losers: tuple[str, ...], evidence: Evidence
-) -> tuple[str, ...]:
+def _without_overlap(winners: tuple[str, ...], losers: tuple[str, ...]) -> tuple[str, ...]:
     """If whole temperatures lose, say which to ship for; categories then are mixed ones."""
     for kind in ("temperature", "category"):
         if any(name.startswith(kind) for name in losers):

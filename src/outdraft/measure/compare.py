@@ -75,17 +75,24 @@ def compare(
     arms = {BASELINE: baseline, CANDIDATE: candidate}
     same_server = baseline.chat_url == candidate.chat_url
     looks = plan_looks(settings.max_blocks, settings.num_looks)
+    # One plan for all blocks: a single one is too small for a mix's shares to come out.
+    plan = make_plan(
+        spread(prompts, settings.block_size * settings.max_blocks, settings.seed),
+        mix=settings.mix,
+        seed=settings.seed,
+        max_tokens=settings.max_tokens,
+    )
     outcome = Outcome()
     for name, endpoint in arms.items():
-        plan = _block_plan(prompts, settings, -1, name if same_server else "")
-        requests = requests_of(plan, arm=name, block=-1, is_warmup=True)
+        warmup = _block_of(plan, settings, -1, name if same_server else "")
+        requests = requests_of(warmup, arm=name, block=-1, is_warmup=True)
         run = run_load(endpoint, requests, concurrency=settings.concurrency, sink=sink)
         outcome.records += run.records
         if run.is_stopped:
             return outcome
     for block in range(settings.max_blocks):
         order = list(arms) if block % 2 == 0 else list(arms)[::-1]
-        stopped = _run_block(outcome, arms, order, prompts, settings, block, same_server, sink)
+        stopped = _run_block(outcome, arms, order, plan, settings, block, same_server, sink)
         outcome.num_blocks = block + 1
         look = next(each for each in looks if each.num_blocks > block)  # stopped: it comes early
         if not stopped and look.num_blocks > block + 1:
@@ -117,7 +124,7 @@ def _run_block(
     outcome: Outcome,
     arms: dict[str, Endpoint],
     order: Sequence[str],
-    prompts: Sequence[Prompt],
+    plan: Sequence[Planned],
     settings: Settings,
     block: int,
     same_server: bool,
@@ -126,8 +133,8 @@ def _run_block(
     """Whether the user stopped it."""
     valid = True
     for name in order:
-        plan = _block_plan(prompts, settings, block, name if same_server else "")
-        requests = requests_of(plan, arm=name, block=block)
+        part = _block_of(plan, settings, block, name if same_server else "")
+        requests = requests_of(part, arm=name, block=block)
         run = run_load(arms[name], requests, concurrency=settings.concurrency, sink=sink)
         outcome.records += run.records
         # The client is judged block by block; failures are, with all others, in `_judge`: a
@@ -173,22 +180,11 @@ def _failures(outcome: Outcome) -> tuple[list[str], bool]:
     return problems, few
 
 
-def _block_plan(
-    prompts: Sequence[Prompt], settings: Settings, block: int, arm: str
-) -> list[Planned]:
+def _block_of(plan: Sequence[Planned], settings: Settings, block: int, arm: str) -> list[Planned]:
     """A block's requests: the same for both arms, unless they are one server (A/A), whose cache
-    would hand the second arm what the first one computed. Then only the marks differ.
-
-    Cut out of one plan for all blocks: a block is too small for a mix's shares to come out."""
-    size = settings.block_size
-    everything = make_plan(
-        spread(prompts, size * settings.max_blocks, settings.seed),
-        mix=settings.mix,
-        seed=settings.seed,
-        max_tokens=settings.max_tokens,
-    )
-    at = block % settings.max_blocks * size
-    plan = everything[at : at + size]
+    would hand the second arm what the first one computed. Then only the marks differ."""
+    at = block % settings.max_blocks * settings.block_size
     key = f"{settings.seed}/{block}/{arm}".encode()
     salt = hashlib.blake2b(key, digest_size=3).hexdigest()
-    return [salted(each, f"{salt}-{index}") for index, each in enumerate(plan)]
+    part = plan[at : at + settings.block_size]
+    return [salted(each, f"{salt}-{index}") for index, each in enumerate(part)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from outdraft.decide.evidence import Acceptance, Equivalence, Evidence
+from outdraft.decide.evidence import Equivalence, Evidence
 from outdraft.measure.summary import acceptance_of
 from outdraft.records import Record
 from outdraft.stats import (
@@ -43,7 +43,6 @@ def make_evidence(
     texts should agree."""
     twins = _twins(baseline, candidate)
     blocks = _by_block(twins)
-    acceptance = acceptance_of([each for _, each in twins])
     sent = [each for each in (*baseline, *candidate) if not each.is_warmup]
     tokens = [each.completion_tokens or 0 for pair in twins for each in pair]
     e2e = _ratio(blocks, _end_to_end, level, seed)
@@ -55,17 +54,7 @@ def make_evidence(
         p99=_tail(blocks, level, seed),
         by_category=_strata(twins, lambda each: each.category, level, seed),
         by_temperature=_strata(twins, lambda each: temperature_band(each.temperature), level, seed),
-        acceptance=None
-        if acceptance is None
-        else Acceptance(
-            acceptance.rate,
-            acceptance.p10,
-            acceptance.p50,
-            acceptance.p90,
-            acceptance.by_category,
-            acceptance.by_temperature,
-            acceptance.per_position,
-        ),
+        acceptance=acceptance_of([each for _, each in twins]),
         mean_output_tokens=sum(tokens) / len(tokens) if tokens else None,
         temperatures=tuple(sorted({each.temperature for each in sent})),
         noise_floor=noise_floor,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from outdraft.decide.evidence import Acceptance
 from outdraft.errors import OptionError
 from outdraft.records import AcceptanceCounts, Record
 from outdraft.stats import percentile, percentile_interval
@@ -23,19 +24,6 @@ class Quantile:
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptanceSummary:
-    rate: float
-    length: float
-    p10: float  # of the rate, over requests
-    p50: float
-    p90: float
-    num_requests: int
-    per_position: tuple[float, ...] = ()
-    by_category: Mapping[str, float] = field(default_factory=dict)
-    by_temperature: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Summary:
     num_requests: int
     num_errors: int
@@ -47,7 +35,7 @@ class Summary:
     tokens_per_s: float
     goodput_per_s: float | None  # requests a second that met the SLO; None: none was given
     mean_output_tokens: float | None
-    acceptance: AcceptanceSummary | None
+    acceptance: Acceptance | None
 
 
 def parse_slo(text: str) -> dict[str, float]:
@@ -95,16 +83,16 @@ def summarize(records: Sequence[Record], slo: Mapping[str, float] | None = None)
     )
 
 
-def acceptance_of(records: Sequence[Record]) -> AcceptanceSummary | None:
+def acceptance_of(records: Sequence[Record]) -> Acceptance | None:
     """Over the requests whose server told, from what was really proposed."""
     told = [each for each in records if each.acceptance and each.acceptance.num_draft_tokens]
     if not told:
         return None
     rates = [each.acceptance.rate or 0.0 for each in told if each.acceptance is not None]
     whole = _added(told)
-    return AcceptanceSummary(
+    return Acceptance(
         rate=whole.rate or 0.0,
-        length=whole.length or 1.0,
+        length=whole.length,
         p10=percentile(rates, 0.10),
         p50=percentile(rates, 0.50),
         p90=percentile(rates, 0.90),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from outdraft.decide.evidence import Evidence
+from outdraft.decide.evidence import Acceptance, Evidence
 from outdraft.decide.verdict import Verdict
-from outdraft.measure.summary import AcceptanceSummary, Quantile, Summary
+from outdraft.measure.summary import Quantile, Summary
 from outdraft.stats import Ratio
 
 
@@ -98,10 +98,11 @@ def _throughput(summary: Summary) -> Iterable[str]:
         yield f"goodput {summary.goodput_per_s:.2f} requests/s within the SLO"
 
 
-def _acceptance(found: AcceptanceSummary) -> Iterable[str]:
+def _acceptance(found: Acceptance) -> Iterable[str]:
     yield (
-        f"acceptance rate {found.rate:.2f}, length {found.length:.2f}; over requests P10 "
-        f"{found.p10:.2f}, P50 {found.p50:.2f}, P90 {found.p90:.2f} (n={found.num_requests})"
+        f"acceptance rate {found.rate:.2f}, length {_share(found.length)}; over requests P10 "
+        f"{_share(found.p10)}, P50 {_share(found.p50)}, P90 {_share(found.p90)} "
+        f"(n={found.num_requests})"
     )
     if found.per_position:
         yield "  by position:    " + "  ".join(f"{rate:.2f}" for rate in found.per_position)
@@ -110,6 +111,10 @@ def _acceptance(found: AcceptanceSummary) -> Iterable[str]:
         ("  by temperature: ", found.by_temperature),
     ):
         yield title + "  ".join(f"{name} {rate:.2f}" for name, rate in table.items())
+
+
+def _share(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2f}"
 
 
 def _server(metrics: dict[str, float]) -> Iterable[str]:

@@ -30,7 +30,7 @@ from outdraft.server.protocol import (
     StreamOptions,
     TokenizeRequest,
 )
-from outdraft.server.refusal import Refusal, error_body, from_validation
+from outdraft.server.refusal import Refusal, error_body, from_validation, shutting_down
 from outdraft.version import __version__
 
 MAX_BODY_BYTES = 4 << 20
@@ -61,7 +61,7 @@ class Service:
 
     def check_open(self) -> None:
         if self.is_draining:
-            raise Refusal(503, "the server is shutting down", code="shutting_down", retry_after=5)
+            raise shutting_down()
 
 
 def create_app(service: Service, *, api_key: str | None = None) -> FastAPI:
@@ -176,12 +176,12 @@ def create_app(service: Service, *, api_key: str | None = None) -> FastAPI:
     async def tokenize(body: TokenizeRequest, request: Request) -> dict[str, Any]:
         service.check_model(body.model)
         tokens = await aside(request, tokens_of, body, engine)
-        spelled = [engine.tokenizer.token_text(token) for token in tokens]
+        spelled = map(engine.tokenizer.token_text, tokens) if body.return_token_strs else None
         return {
             "count": len(tokens),
             "max_model_len": engine.max_context,
             "tokens": tokens,
-            "token_strs": spelled if body.return_token_strs else None,
+            "token_strs": None if spelled is None else await aside(request, list, spelled),
         }
 
     @app.get("/tokenizer_info")

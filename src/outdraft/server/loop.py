@@ -23,7 +23,7 @@ from outdraft.engine.outputs import Update
 from outdraft.engine.sequence import SamplingParams
 from outdraft.server.engine_thread import EngineThread
 from outdraft.server.metrics import Metrics
-from outdraft.server.refusal import Refusal
+from outdraft.server.refusal import Refusal, shutting_down
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,5 +235,5 @@ class EngineLoop:
 
 def _stopped(reason: str | None) -> Refusal:
     if reason is None:
-        return Refusal(503, "the server is shutting down", code="shutting_down", retry_after=5)
+        return shutting_down()
     return Refusal(500, f"the engine stopped: {reason}", code="engine_stopped")

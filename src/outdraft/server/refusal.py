@@ -34,6 +34,10 @@ class Refusal(Exception):
         return {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
 
 
+def shutting_down() -> Refusal:
+    return Refusal(503, "the server is shutting down", code="shutting_down", retry_after=5)
+
+
 _TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
