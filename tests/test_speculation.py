@@ -49,10 +49,14 @@ def test_refusals_name_the_value_and_the_remedy(settings: dict[str, Any], said: 
 
 def test_reads_vllm_json() -> None:
     text = """{"method": "draft_model", "model": "some/draft", "num_speculative_tokens": 7,
-               "draft_tensor_parallel_size": 1, "quantization": null,
+               "draft_tensor_parallel_size": 2, "quantization": null,
                "num_speculative_tokens_per_batch_size": [[1, 4, 7], [5, 16, 2]]}"""
     assert Speculation.from_mapping(json.loads(text)) == Speculation(
-        method="draft_model", draft="some/draft", k=7, schedule=((1, 4, 7), (5, 16, 2))
+        method="draft_model",
+        draft="some/draft",
+        k=7,
+        schedule=((1, 4, 7), (5, 16, 2)),
+        draft_tensor_parallel_size=2,
     )
 
 
@@ -86,7 +90,7 @@ def test_a_model_without_a_method_is_a_draft_model() -> None:
     ("settings", "said"),
     [
         ({"num_spec_tokens": 3}, ["'num_spec_tokens'", "num_speculative_tokens", "k", "method"]),
-        ({"draft_tensor_parallel_size": 2}, ["draft_tensor_parallel_size", "2", "one device"]),
+        ({"model": "d", "draft_tensor_parallel_size": 0}, ["draft_tensor_parallel_size", "0"]),
         ({"method": "ngram", "k": 3, "num_speculative_tokens": 4}, ["both given"]),
         ({"method": "ngram", "num_speculative_tokens": "4"}, ["whole number", "'4'"]),
         ({"method": "ngram", "schedule": 5}, ["[from, to, k]", "5"]),

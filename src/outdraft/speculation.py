@@ -8,7 +8,8 @@ from typing import Any
 
 from outdraft.errors import OptionError, unknown_choice
 
-METHODS = ("off", "ngram", "suffix", "draft_model")
+METHODS = ("off", "ngram", "suffix", "draft_model", "eagle")
+WITH_DRAFT = ("draft_model", "eagle")  # methods that need a draft: a model, or a head
 RULES = ("coupled", "rejection", "typical")
 QUANTIZATIONS = ("none", "int8", "int4")
 MAX_K = 64
@@ -26,6 +27,7 @@ class Speculation:
     schedule: tuple[tuple[int, int, int], ...] = ()  # (from, to, k) by running sequences
     posterior_threshold: float = 0.09  # typical rule
     posterior_alpha: float = 0.3  # typical rule
+    draft_tensor_parallel_size: int | None = None  # foreign engines: devices of the draft
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -47,8 +49,11 @@ class Speculation:
                 "prompt_lookup_min must be at least 1 and at most prompt_lookup_max, got "
                 f"{self.prompt_lookup_min} and {self.prompt_lookup_max}"
             )
-        if self.method == "draft_model" and not self.draft:
-            raise OptionError("method draft_model needs a draft; name one with --draft")
+        if self.method in WITH_DRAFT and not self.draft:
+            raise OptionError(f"method {self.method} needs a draft; name one with --draft")
+        size = self.draft_tensor_parallel_size
+        if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
+            raise OptionError(f"draft_tensor_parallel_size must be at least 1, got {size!r}")
         for name in ("posterior_threshold", "posterior_alpha"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 < value <= 1:
@@ -80,10 +85,6 @@ class Speculation:
         values: dict[str, Any] = {}
         for key, value in settings.items():
             name = _VLLM_KEYS.get(key, key)
-            if name == "draft_tensor_parallel_size":
-                if value not in (None, 1):
-                    raise OptionError(f"{key} is {value!r}; this engine runs a draft on one device")
-                continue
             if name not in known:
                 raise unknown_choice("speculation key", key, sorted({*known, *_VLLM_KEYS}))
             if name in values:
@@ -112,7 +113,6 @@ _VLLM_KEYS = {
     "model": "draft",
     "num_speculative_tokens": "k",
     "num_speculative_tokens_per_batch_size": "schedule",
-    "draft_tensor_parallel_size": "draft_tensor_parallel_size",
 }
 
 

@@ -40,7 +40,6 @@ class TestJson:
             method="draft_model",
             model="some/draft",
             num_speculative_tokens=7,
-            draft_tensor_parallel_size=1,
             quantization="int8",
         ) == Speculation("draft_model", k=7, draft="some/draft", quantization="int8")
 
@@ -71,12 +70,6 @@ class TestJson:
         assert from_json(method="ngram", model=None, quantization=None) == Speculation("ngram")
         assert from_json(method=None) == OFF
         assert from_json() == OFF
-
-    def test_one_device_for_a_draft(self) -> None:
-        text = '{"model": "d", "draft_tensor_parallel_size": 2}'
-        message = refused("--speculative-config", text)
-        assert "draft_tensor_parallel_size is 2" in message
-        assert "one device" in message
 
     @pytest.mark.parametrize(
         ("text", "said"),

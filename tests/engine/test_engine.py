@@ -235,6 +235,8 @@ def test_impossible_options(make: Make, folders: dict[str, str]) -> None:
         make(dtype="float31")
     with pytest.raises(PairingError, match=r"384 tokens, the draft's 300; .* id 300"):
         make(Speculation(method="draft_model", draft=folders["other"]))
+    with pytest.raises(OptionError, match="draft_tensor_parallel_size is 2; this engine"):
+        make(Speculation("ngram", draft_tensor_parallel_size=2))
 
 
 def test_a_check_changes_nothing(make: Make) -> None:

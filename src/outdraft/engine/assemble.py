@@ -58,6 +58,11 @@ def load_engine(
     resolve_device(device)
     if threads is not None:
         torch.set_num_threads(threads)
+    if speculation.draft_tensor_parallel_size not in (None, 1):
+        raise OptionError(
+            f"draft_tensor_parallel_size is {speculation.draft_tensor_parallel_size}; this engine "
+            "runs a draft on one device"
+        )
     files = resolve(target, progress=progress)
     tokenizer = load_tokenizer(files.path)
     draft_files = None
