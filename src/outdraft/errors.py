@@ -7,6 +7,7 @@
     │   ├── CorruptFileError
     │   └── UnsupportedArchitectureError
     ├── PairingError      a draft that does not fit its target
+    ├── BackendError      an engine that is not there, does not start, or has died
     └── RequestError      a request the engine refuses (too long, impossible)
 
 A message is one line: what is wrong, the value seen, what to do about it.
@@ -45,6 +46,10 @@ class UnsupportedArchitectureError(ModelError):
 
 class PairingError(OutdraftError):
     """A draft that does not fit its target."""
+
+
+class BackendError(OutdraftError):
+    """An engine that is not installed, does not start, or has died."""
 
 
 class RequestError(OutdraftError):

@@ -9,7 +9,7 @@ from urllib import error, request
 
 from outdraft.errors import OutdraftError
 from outdraft.loadgen.endpoint import Endpoint
-from outdraft.measure.metrics_page import Page, parse
+from outdraft.metrics_page import Page, parse
 
 _TIMEOUT_S = 10.0
 _MAX_BYTES = 16 << 20

@@ -13,7 +13,7 @@ from outdraft.loadgen.load import Sink
 from outdraft.loadgen.quality import Quality, judge
 from outdraft.loadgen.request import requests_of
 from outdraft.measure.environment import fingerprint
-from outdraft.measure.metrics_page import difference
+from outdraft.metrics_page import difference
 from outdraft.measure.server import metrics_of, version_of
 from outdraft.records import Record, Trial
 from outdraft.workload.prompt import Message, Planned, Prompt

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from outdraft.measure.metrics_page import difference, parse, per_position
+from outdraft.metrics_page import difference, parse, per_position
 
 PAGE = """\
 # HELP vllm:spec_decode_num_accepted_tokens_total Accepted
