@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from outdraft.metrics_page import difference, parse, per_position
+from outdraft.metrics_page import difference, drafted, kv_usage, parse, per_position
+from outdraft.records import AcceptanceCounts
 
 PAGE = """\
 # HELP vllm:spec_decode_num_accepted_tokens_total Accepted
@@ -38,3 +39,23 @@ def test_difference_is_of_counters_and_survives_a_restart() -> None:
 
 def test_any_text_is_taken() -> None:
     assert parse("<html>not metrics</html>\n\x00\n{}{}") == {}
+
+
+def test_drafts_of_every_engine_that_counts_them() -> None:
+    page = parse(
+        "llamacpp:spec_decode_num_drafts_total 10\n"
+        "llamacpp:spec_decode_num_draft_tokens_total 40\n"
+        "llamacpp:spec_decode_num_accepted_tokens_total 25\n"
+        'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 9\n'
+        'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 8\n'
+    )
+    assert drafted(page) == AcceptanceCounts(10, 40, 25, (9, 8))
+    renamed = {key.replace("llamacpp:", "vllm:"): value for key, value in page.items()}
+    assert drafted(renamed) == drafted(page)
+    assert drafted({"vllm:generation_tokens_total": 5.0}) is None
+
+
+def test_kv_usage_under_each_name() -> None:
+    assert kv_usage({"vllm:kv_cache_usage_perc": 0.25}) == 0.25
+    assert kv_usage({"sglang:token_usage": 0.5}) == 0.5
+    assert kv_usage({"other": 1.0}) is None

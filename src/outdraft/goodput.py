@@ -50,12 +50,12 @@ def speedup(tokens: float, cost: float) -> float:
     return tokens / cost
 
 
-def ceiling(k: int, cost: float) -> float:
+def ceiling(k: float, cost: float) -> float:
     """The speedup if everything were accepted."""
     return speedup(k + 1, cost)
 
 
-def break_even_rate(k: int, cost: float) -> float | None:
+def break_even_rate(k: float, cost: float) -> float | None:
     """The acceptance rate from which on such a round pays. None if not even 1 would do.
 
     It needs no idealization: 1 + k * rate tokens come out, however acceptance falls off.

@@ -1,4 +1,4 @@
-"""A server's /metrics page: parsed, and the difference of two of them.
+"""A server's /metrics page: parsed, the difference of two of them, what it says of drafts.
 
 Names are matched exactly: `…_accepted_tokens` is the beginning of `…_accepted_tokens_per_pos`, and
 parsers that look for substrings count twice.
@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from outdraft.records import AcceptanceCounts
+
 _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+\S+)?$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 Page = dict[str, float]  # 'name' or 'name{position="0"}' → value; other labels are summed over
 
+_KV_USAGE = ("vllm:kv_cache_usage_perc", "sglang:token_usage", "llamacpp:kv_cache_usage_ratio")
 _KEPT_LABELS = ("position", "k", "finished_reason", "temperature", "le")
 
 
@@ -49,12 +52,33 @@ def difference(after: Mapping[str, float], before: Mapping[str, float]) -> Page:
     return changed
 
 
-def per_position(page: Mapping[str, float], name: str) -> tuple[float, ...]:
+def drafted(page: Mapping[str, float]) -> AcceptanceCounts | None:
+    """What the page counts of drafts, ours, vLLM's or llama.cpp's; None where it counts none."""
+    for engine in ("vllm", "llamacpp"):
+        name = f"{engine}:spec_decode_num"
+        proposed = page.get(f"{name}_draft_tokens_total")
+        if proposed is not None:
+            return AcceptanceCounts(
+                num_drafts=int(page.get(f"{name}_drafts_total", 0)),
+                num_draft_tokens=int(proposed),
+                num_accepted_tokens=int(page.get(f"{name}_accepted_tokens_total", 0)),
+                accepted_per_position=per_position(page, f"{name}_accepted_tokens_per_pos_total"),
+                drafted_per_position=per_position(page, "outdraft:draft_tokens_per_pos_total"),
+            )
+    return None
+
+
+def kv_usage(page: Mapping[str, float]) -> float | None:
+    """Share of the KV cache in use, 0 to 1; None where the server does not say."""
+    return next((page[name] for name in _KV_USAGE if name in page), None)
+
+
+def per_position(page: Mapping[str, float], name: str) -> tuple[int, ...]:
     """The samples of `name` by their position label, from 0 on."""
-    found: dict[int, float] = {}
+    found: dict[int, int] = {}
     for key, value in page.items():
         base, _, rest = key.partition("{")
         place = re.search(r'position="(\d+)"', rest)
         if base == name and place is not None:
-            found[int(place[1])] = value
+            found[int(place[1])] = int(value)
     return tuple(found[place] for place in range(len(found)) if place in found)

@@ -53,7 +53,7 @@ def test_a_table_and_a_file(tmp_path: Path) -> None:
         "chat ",
         "by temperature: 0 0.",
         "0.7-1 0.",
-        "KV cache in use at the end",
+        "KV cache in use at most",
         "0 preemptions",
     ):
         assert part in done.stdout
@@ -98,6 +98,33 @@ def test_a_bar_where_there_is_a_terminal() -> None:
     assert "/14" in bar
     assert "\x1b" not in done.stdout
     assert done.stdout.splitlines()[0].split() == ["P50", "P95", "P99"]
+
+
+def test_a_trace_is_played_again(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    lines = [{"timestamp": 100 + 50 * n, "prompt": f"number {n}"} for n in (2, 0, 1)]
+    trace.write_text("\n".join(map(json.dumps, lines)))
+    out = tmp_path / "run.json"
+    with FakeServer(QUICK) as server:
+        flags = ("--replay", str(trace), "--replay-speed", "1000", "--warmup", "0")
+        done = outdraft("bench", server.url, *flags, "--max-tokens", "3", "--out", str(out))
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = [body["messages"][0]["content"] for body in server.bodies]
+    assert said == ["number 0", "number 1", "number 2"]
+    trial = read_trial(out)
+    due = [each.scheduled_ns for each in trial.records]
+    assert [each - due[0] for each in due] == [0, 50_000_000, 100_000_000]
+    assert trial.load["replay"] == str(trace)
+
+
+def test_what_a_run_left_is_put_aside(tmp_path: Path) -> None:
+    out, left = tmp_path / "run.json", tmp_path / "run.json.journal"
+    left.write_text("from before")
+    with fake_server(QUICK) as url:
+        done = outdraft("bench", url, *SHORT, "--out", str(out))
+    assert done.stderr == f"note: the records of a run that did not end are in {left}.1\n"
+    assert (tmp_path / "run.json.journal.1").read_text() == "from before"
+    assert len(read_trial(out).records) == 14
 
 
 @pytest.fixture

@@ -113,6 +113,21 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
     assert len(set(texts)) == len(texts), "A against A: no text is sent twice"
 
 
+def test_the_noise_floor_of_a_server_against_itself(told: Any, tmp_path: Path) -> None:
+    out = tmp_path / "aa.json"
+    with fake_server(QUICK) as url:
+        code, said, _ = told(url, url, *SHORT, "--out", str(out))
+        assert code == 0
+        floor = json.loads(out.read_text())["noise_floor"]
+        assert f"noise floor: {floor:.3f} (A/A)" in said
+        both = tmp_path / "both.json"
+        told(url, f"{url}/", *SHORT, "--noise-floor", str(out), "--out", str(both))
+        assert json.loads(both.read_text())["settings"]["noise_floor"] == floor
+        code, _, complaint = told(url, url, "--noise-floor", str(both))
+    assert code == 2
+    assert "no A/A run; make one: outdraft compare URL URL --out FILE" in complaint
+
+
 @pytest.mark.parametrize("dead", [0, 1])
 def test_a_dead_server_is_one_line(told: Any, dead: int) -> None:
     with fake_server(QUICK) as url:
@@ -133,8 +148,8 @@ def test_a_dead_server_is_one_line(told: Any, dead: int) -> None:
         (("http://a", "http://b", "--requests", "9"), "--requests must be at least 10, got 9"),
         (("http://a", "http://b", "--block", "1"), "--block must be at least 2, got 1"),
         (("http://a", "http://b", "--concurrency", "0"), "--concurrency must be at least 1"),
-        (("http://a", "http://b", "--margin", "1"), "lie between 0 and 1, got 1 and 0"),
-        (("http://a", "http://b", "--noise-floor", "nan"), "got 0.01 and nan"),
+        (("http://a", "http://b", "--margin", "1"), "--margin lies between 0 and 1, got 1"),
+        (("http://a", "http://b", "--noise-floor", "nan"), "--noise-floor 'nan' is neither"),
         (("http://a", "http://b", "--temperature", "0:1%"), "the shares sum to 1 %"),
         (("http://a", "http://b", "--prompts", "random"), "--force-random"),
         (("http://a",), "CANDIDATE"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from outdraft.errors import OutdraftError
 from outdraft.loadgen.endpoint import Endpoint
 from outdraft.loadgen.heartbeat import Pulse
 from outdraft.measure.compare import Outcome, Settings, compare
@@ -32,6 +33,7 @@ Compared = Callable[..., Outcome]
 def compared(monkeypatch: pytest.MonkeyPatch) -> Compared:
     def run(load: Simulated, prompts: list[Any] = CHAT, **settings: Any) -> Outcome:
         monkeypatch.setattr("outdraft.measure.compare.run_load", load)
+        monkeypatch.setattr("outdraft.measure.compare.metrics_of", lambda endpoint: {})
         options = {name: settings.pop(name) for name in ("sink", "on_look") if name in settings}
         one, other = settings.pop("ends", (BASELINE, CANDIDATE))
         return compare(one, other, prompts, Settings(**{"max_tokens": 48, **settings}), **options)
@@ -210,11 +212,18 @@ class TestFailures:
         assert "baseline: 7 of 60 requests failed (11.7%): http 503 × 7; at most 5% may" in told
 
     def test_nobody_answers(self, compared: Compared) -> None:
-        outcome = compared(loads(ON, failing=range(9999)), max_requests=60)
+        with pytest.raises(OutdraftError, match=r"baseline at http://baseline: every request of "):
+            compared(loads(ON, failing=range(9999)), max_requests=60)
+
+    def test_an_arm_that_goes_silent_is_given_up(self, compared: Compared) -> None:
+        """24 of warm-up, a block of both, then one in two blocks of the candidate fails."""
+        dead = [*range(36, 48), *range(48, 60), *range(72, 84), *range(84, 999)]
+        outcome = compared(loads(ON, failing=dead), max_requests=120)
         assert decision(outcome) == "INCONCLUSIVE"
-        assert len(outcome.records) == 144
+        assert outcome.num_blocks == 2
         assert outcome.verdict is not None
-        assert any("60 of 60 requests failed" in each for each in outcome.verdict.reasons)
+        told = " | ".join(outcome.verdict.reasons)
+        assert "candidate answered nothing in 2 blocks (http 503" in told
 
     def test_a_client_that_was_not_fit_to_measure(self, compared: Compared) -> None:
         stalled = Pulse(10**9, 4 * 10**8, 5 * 10**8, 3, 0, 0, 10**8)
@@ -260,3 +269,22 @@ class TestStopped:
         outcome = compared(loads(ON, stops_at=30))
         assert decision(outcome) == "INCONCLUSIVE"
         assert len(outcome.records) == 30
+
+
+def test_what_rounds_cost_is_found_and_explains_the_verdict(compared: Compared) -> None:
+    """Planted: rounds of 4 cost 2.4 plain steps, a draft token is accepted with chance 0.5."""
+    script = replace(ON, k=4, acceptance=0.5, round_cost=2.4)
+    outcome = compared(loads(script), max_requests=120, max_tokens=200)
+    assert decision(outcome) == "DON'T SHIP"
+    assert outcome.evidence is not None
+    costs = outcome.evidence.costs
+    assert costs is not None
+    assert costs.k == pytest.approx(4, rel=0.03)
+    assert costs.round == pytest.approx(2.4, rel=0.05)
+    (load,) = outcome.evidence.break_even
+    assert load == "concurrency 4"
+    assert outcome.evidence.break_even[load] == pytest.approx(1.4 / 4, rel=0.1)
+    assert outcome.verdict is not None
+    states = {check.name: check.state for check in outcome.verdict.checks}
+    assert states["break_even at concurrency 4"] == "fail"
+    assert states["ceiling"] == "ok"

@@ -192,3 +192,14 @@ def test_nothing_at_all() -> None:
     found = evidence([], [])
     assert (found.e2e, found.p99, found.throughput, found.acceptance) == (None,) * 4
     assert (found.error_rate, found.temperatures) == (0.0, ())
+
+
+def test_acceptance_by_the_servers_counters_where_answers_do_not_tell() -> None:
+    counted = accepted(100, 400, 80)
+    found = evidence(arm(200), arm(100), counted=counted, load="concurrency 2")
+    assert found.acceptance is not None
+    assert (found.acceptance.rate, found.acceptance.num_requests) == (0.2, 0)
+    # 24 texts of 11 tokens: 240 behind the first, of which 80 were accepted in 160 steps.
+    assert found.costs is not None
+    assert found.costs.round == pytest.approx((240 / 2 - 60) / 100)
+    assert found.break_even == {"concurrency 2": 0.0}

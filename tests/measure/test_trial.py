@@ -45,7 +45,8 @@ def test_warm_up_records_and_counters() -> None:
     accepted = sum(each.acceptance.num_accepted_tokens for each in measured if each.acceptance)
     assert trial.server_metrics["vllm:spec_decode_num_accepted_tokens_total"] == accepted > 0
     assert trial.server_metrics["vllm:num_preemptions_total"] == 0
-    assert 0 <= trial.server_metrics["vllm:kv_cache_usage_perc"] <= 1
+    usage = [trial.server_metrics[f"kv_cache_usage_{each}"] for each in ("mean", "max")]
+    assert 0 <= usage[0] <= usage[1] <= 1
     assert {"outdraft", "python", "cpu", "server_version"} <= trial.environment.keys()
     assert trial_from_json(json.loads(json.dumps(trial.to_json()))) == trial
 

@@ -58,7 +58,7 @@ acceptance rate 0.71, length 2.90; over requests P10 0.40, P50 0.70, P90 0.90 (n
   by category:    chat 0.50  code 0.80
   by temperature: 0 0.70
 
-server: KV cache in use at the end 25 %, 3 preemptions"""
+server: KV cache in use at most 25 %, on average 20 %, 3 preemptions"""
 
 
 def squeezed(text: str) -> list[list[str]]:
@@ -70,10 +70,23 @@ def between(low: float, high: float) -> Ratio:
 
 
 def test_bench_in_full() -> None:
-    metrics = {"vllm:kv_cache_usage_perc": 0.25, "vllm:num_preemptions_total": 3.0, "other": 1.0}
+    metrics = {
+        "kv_cache_usage_max": 0.25,
+        "kv_cache_usage_mean": 0.2,
+        "vllm:num_preemptions_total": 3.0,
+        "other": 1.0,
+    }
     table = bench_table(SUMMARY, metrics)
     assert squeezed(table) == squeezed(BENCH)
     assert len({len(line) for line in table.splitlines()[:4]}) == 1, "columns line up"
+
+
+def test_acceptance_that_only_the_server_counted() -> None:
+    counted = Acceptance(rate=0.5, length=2.0, per_position=(0.6, 0.4))
+    lines = bench_table(replace(SUMMARY, acceptance=counted), {}).splitlines()
+    (told,) = [line for line in lines if line.startswith("acceptance")]
+    assert told.startswith("acceptance rate 0.50, length 2.00, by the server's counters")
+    assert not any("by category" in line for line in lines)
 
 
 def test_bench_without_what_was_not_measured() -> None:

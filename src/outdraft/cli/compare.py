@@ -32,7 +32,12 @@ _COMPARE = (
     Option("--requests", "of each server at most", default=240, type=int, metavar="N"),
     Option("--block", "requests of one server in a row", default=12, type=int, metavar="N"),
     Option("--margin", "a difference up to this is none", default=0.01, type=float, metavar="X"),
-    Option("--noise-floor", "of an A/A run, if one was made", default=0.0, type=float, metavar="X"),
+    Option(
+        "--noise-floor",
+        "differences below it are noise: a number, or what an A/A run wrote with --out",
+        default="0",
+        metavar="X|FILE",
+    ),
     Option("--ttft-bound", "the service promises a time to first token", is_switch=True),
     Option("--out", "write every record, the ratios and the verdict as JSON", metavar="FILE"),
     Option("--json", "print one JSON object, nothing else", is_switch=True),
@@ -69,25 +74,52 @@ def run(args: argparse.Namespace) -> int:
             f"--requests must be at least {_FEWEST_REQUESTS}, got {args.requests}: an interval "
             "needs five blocks of two"
         )
-    if not 0 <= args.margin < 1 or not 0 <= args.noise_floor < 1:
-        raise OptionError(
-            f"--margin and --noise-floor lie between 0 and 1, got {args.margin:g} and "
-            f"{args.noise_floor:g}"
-        )
+    if not 0 <= args.margin < 1:
+        raise OptionError(f"--margin lies between 0 and 1, got {args.margin:g}")
+    args.noise_floor = _noise_floor(args.noise_floor)
     are_urls = [
         text.startswith(("http://", "https://")) for text in (args.baseline, args.candidate)
     ]
     if are_urls[0] != are_urls[1]:
         raise OptionError("give two URLs or two saved runs, not one of each")
-    if are_urls[0]:
-        evidence, verdict = _live(args)
-    else:
-        evidence, verdict = _saved(args)
+    evidence, verdict = _live(args) if are_urls[0] else _saved(args)
+    is_same, floor = args.baseline == args.candidate, _floor_of(evidence)
     if args.json:
-        print(json.dumps({"verdict": verdict.to_json(), "ratios": ratios_of(evidence)}))
+        found = {"verdict": verdict.to_json(), "ratios": ratios_of(evidence)}
+        print(json.dumps(found | ({"noise_floor": floor} if is_same else {})))
     else:
         print(compare_table(evidence, verdict))
+        if is_same and floor is not None:
+            print(f"noise floor: {floor:.3f} (A/A); a later compare takes it with --noise-floor")
     return 0 if evidence.is_valid else 1
+
+
+def _floor_of(evidence: Evidence) -> float | None:
+    from outdraft.stats import noise_floor
+
+    return None if evidence.e2e is None else noise_floor(evidence.e2e)
+
+
+def _noise_floor(text: str) -> float:
+    """A number, or the one in a file that an A/A run wrote."""
+    told: Any = text
+    if Path(text).is_file():
+        from outdraft.modelspec.tensors import read_json
+
+        told = read_json(Path(text)).get("noise_floor")
+        if told is None:
+            raise OptionError(
+                f"--noise-floor {text}: no A/A run; make one: outdraft compare URL URL --out FILE"
+            )
+    try:
+        floor = float(told)
+    except (TypeError, ValueError):
+        floor = -1.0
+    if not 0 <= floor < 1:
+        raise OptionError(
+            f"--noise-floor {text!r} is neither a number between 0 and 1 nor a file of an A/A run"
+        )
+    return floor
 
 
 def ratios_of(evidence: Evidence) -> dict[str, Any]:
@@ -151,11 +183,11 @@ def _live(args: argparse.Namespace) -> tuple[Evidence, Verdict]:
         if outcome.evidence is None or outcome.verdict is None:
             raise OptionError("stopped before the first look: nothing can be said")
         if args.out is not None:
-            _write(Path(args.out), outcome, settings)
+            _write(Path(args.out), outcome, settings, args.baseline == args.candidate)
     return outcome.evidence, outcome.verdict
 
 
-def _write(path: Path, outcome: Outcome, settings: Settings) -> None:
+def _write(path: Path, outcome: Outcome, settings: Settings, is_same: bool) -> None:
     from outdraft.measure.environment import fingerprint
     from outdraft.measure.files import write_json
     from outdraft.records import SCHEMA
@@ -170,6 +202,7 @@ def _write(path: Path, outcome: Outcome, settings: Settings) -> None:
             "environment": fingerprint(),
             "verdict": outcome.verdict.to_json(),
             "ratios": ratios_of(outcome.evidence),
+            "noise_floor": _floor_of(outcome.evidence) if is_same else None,
             "records": [asdict(record) for record in outcome.records],
         },
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outdraft.cli.options import Option
-from outdraft.errors import OptionError
+from outdraft.errors import OptionError, OutdraftError
 
 if TYPE_CHECKING:
     from outdraft.loadgen.endpoint import Endpoint
@@ -72,9 +72,14 @@ def prompts_of(args: argparse.Namespace) -> list[Prompt]:
 def recording(total: int, title: str, out: str | None) -> Iterator[Sink]:
     """Shows and, with `out`, journals each record. Write `out` inside: it then replaces the
     journal, which a run that does not get so far leaves behind."""
-    from outdraft.loadgen.journal import Journal
+    from rich.console import Console
 
-    with progress(total, title) as tell:
+    from outdraft.loadgen.journal import Journal
+    from outdraft.report.live import live
+
+    if out is not None:
+        _put_aside(Path(f"{out}.journal"))
+    with live(total, title, Console(file=sys.stderr)) as tell:
         if out is None:
             yield tell
             return
@@ -89,39 +94,15 @@ def recording(total: int, title: str, out: str | None) -> Iterator[Sink]:
             journal.path.unlink()
 
 
-@contextmanager
-def progress(total: int, title: str) -> Iterator[Sink]:
-    """A bar on stderr with the time left, told of each record; nothing when it is no terminal."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(file=sys.stderr)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[told]}"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    task = bar.add_task(title, total=total, told="")
-    failed = 0
-
-    def tell(record: Record) -> None:
-        nonlocal failed
-        failed += not record.ok
-        told = f"{failed} failed" if failed else ""
-        if record.tpot_ns is not None:
-            told = f"{record.tpot_ns / 1e6:.1f} ms/token {told}"
-        bar.update(task, advance=1, told=told)
-
-    with bar:
-        yield tell
+def _put_aside(journal: Path) -> None:
+    """What an earlier run left is kept, and is not mixed with this one's."""
+    if not journal.exists():
+        return
+    number = 1
+    while (aside := journal.with_name(f"{journal.name}.{number}")).exists():
+        number += 1
+    try:
+        journal.rename(aside)
+    except OSError as error:
+        raise OutdraftError(f"cannot rename {journal}: {error.strerror}") from error
+    print(f"note: the records of a run that did not end are in {aside}", file=sys.stderr)

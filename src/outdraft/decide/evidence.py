@@ -55,7 +55,7 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    k: int
+    k: float  # draft tokens of a round, on average
     round: float  # what a round of k costs on this machine, in plain steps
 
 

@@ -13,19 +13,23 @@ from dataclasses import dataclass, field, replace
 
 from outdraft.decide.evidence import Evidence
 from outdraft.decide.verdict import DEFAULT_MARGIN, INCONCLUSIVE, SHIP, Verdict, decide
+from outdraft.errors import OutdraftError
 from outdraft.loadgen.endpoint import Endpoint
 from outdraft.loadgen.fleet import run_load
 from outdraft.loadgen.load import Run, Sink
 from outdraft.loadgen.quality import judge
 from outdraft.loadgen.request import requests_of
 from outdraft.measure.evidence import make_evidence
+from outdraft.measure.server import metrics_of
 from outdraft.measure.trial import salted
-from outdraft.records import Record
+from outdraft.metrics_page import difference, drafted
+from outdraft.records import AcceptanceCounts, Record
 from outdraft.stats import MIN_BLOCKS, Look, Zone, percentile_interval, plan_looks, zone
 from outdraft.workload.plan import make_plan, spread
 from outdraft.workload.prompt import Planned, Prompt
 
 BASELINE, CANDIDATE = "baseline", "candidate"
+_DEAD_BLOCKS = 2  # in a row without a single answer
 _MAX_INVALID_SHARE = 0.25  # of blocks; with more the whole comparison is invalid
 
 
@@ -90,14 +94,23 @@ def compare(
         outcome.records += run.records
         if run.is_stopped:
             return outcome
+        if failed := _all_failed(run.records):
+            raise OutdraftError(
+                f"{name} at {endpoint.url}: every request of the warm-up failed ({failed})"
+            )
+    before = {} if same_server else metrics_of(candidate)
     for block in range(settings.max_blocks):
         order = list(arms) if block % 2 == 0 else list(arms)[::-1]
         stopped = _run_block(outcome, arms, order, plan, settings, block, same_server, sink)
         outcome.num_blocks = block + 1
         look = next(each for each in looks if each.num_blocks > block)  # stopped: it comes early
+        if dead := _dead(outcome, block):
+            outcome.problems.append(dead)
+            stopped = True
         if not stopped and look.num_blocks > block + 1:
             continue
-        _judge(outcome, settings, look.level, same_texts=not same_server)
+        counted = None if same_server else drafted(difference(metrics_of(candidate), before))
+        _judge(outcome, settings, look.level, same_texts=not same_server, counted=counted)
         on_look(outcome, look)
         if stopped or is_clear(outcome, settings):
             break
@@ -151,7 +164,31 @@ def _run_block(
     return False
 
 
-def _judge(outcome: Outcome, settings: Settings, level: float, *, same_texts: bool) -> None:
+def _all_failed(records: Sequence[Record]) -> str:
+    """Why, where not one of them succeeded; nothing where one did."""
+    if not records or any(each.ok for each in records):
+        return ""
+    return records[-1].error or "no reason given"
+
+
+def _dead(outcome: Outcome, block: int) -> str:
+    """An arm that answered nothing for a while would cost a timeout a request from now on."""
+    for arm in (BASELINE, CANDIDATE):
+        last = [each for each in outcome.of(arm) if each.block > block - _DEAD_BLOCKS]
+        blocks = {each.block for each in last if not each.is_warmup}
+        if len(blocks) == _DEAD_BLOCKS and (failed := _all_failed(last)):
+            return f"{arm} answered nothing in {_DEAD_BLOCKS} blocks ({failed}): given up"
+    return ""
+
+
+def _judge(
+    outcome: Outcome,
+    settings: Settings,
+    level: float,
+    *,
+    same_texts: bool,
+    counted: AcceptanceCounts | None,
+) -> None:
     failures, few_failed = _failures(outcome)
     invalid = not few_failed or outcome.num_invalid > _MAX_INVALID_SHARE * outcome.num_blocks
     outcome.evidence = make_evidence(
@@ -165,6 +202,8 @@ def _judge(outcome: Outcome, settings: Settings, level: float, *, same_texts: bo
         ttft_bound=settings.ttft_bound,
         seed=settings.seed,
         same_texts=same_texts,
+        counted=counted,
+        load=f"concurrency {settings.concurrency}",
     )
     outcome.verdict = decide(outcome.evidence, margin=settings.margin)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from outdraft.decide.evidence import Equivalence, Evidence
-from outdraft.measure.summary import acceptance_of
-from outdraft.records import Record
+from outdraft.decide.evidence import Costs, Equivalence, Evidence
+from outdraft.goodput import break_even_rate
+from outdraft.measure.costs import costs_of
+from outdraft.measure.summary import acceptance_of, added
+from outdraft.records import AcceptanceCounts, Record
 from outdraft.stats import (
     MIN_BLOCKS,
     Pair,
@@ -37,24 +39,29 @@ def make_evidence(
     ttft_bound: bool = False,
     seed: int = 0,
     same_texts: bool = True,
+    counted: AcceptanceCounts | None = None,
+    load: str = "this load",
 ) -> Evidence:
     """`level` of every interval; parts of the traffic share the error, so that many of them do
     not make a false one likely. `same_texts`: the arms were asked the very same, so that greedy
-    texts should agree."""
+    texts should agree. `counted`: what the candidate's own counters say of drafts, for servers
+    whose answers do not tell."""
     twins = _twins(baseline, candidate)
     blocks = _by_block(twins)
     sent = [each for each in (*baseline, *candidate) if not each.is_warmup]
     tokens = [each.completion_tokens or 0 for pair in twins for each in pair]
     e2e = _ratio(blocks, _end_to_end, level, seed)
+    tpot = _ratio(blocks, _per_token, level, seed)
+    costs = _costs([each for _, each in twins], candidate, counted, tpot)
     return Evidence(
         e2e=e2e,
-        tpot=_ratio(blocks, _per_token, level, seed),
+        tpot=tpot,
         ttft=_ratio(blocks, _first_token, level, seed),
         throughput=_throughput(blocks, level, seed),
         p99=_tail(blocks, level, seed),
         by_category=_strata(twins, lambda each: each.category, level, seed),
         by_temperature=_strata(twins, lambda each: temperature_band(each.temperature), level, seed),
-        acceptance=acceptance_of([each for _, each in twins]),
+        acceptance=acceptance_of([each for _, each in twins], counted),
         mean_output_tokens=sum(tokens) / len(tokens) if tokens else None,
         temperatures=tuple(sorted({each.temperature for each in sent})),
         noise_floor=noise_floor,
@@ -64,7 +71,30 @@ def make_evidence(
         is_valid=is_valid,
         more_requests=None if e2e is None else _more(e2e, max(margin, noise_floor)),
         ttft_bound=ttft_bound,
+        costs=costs,
+        break_even=_break_even(costs, load),
     )
+
+
+def _costs(
+    told: Sequence[Record],
+    sent: Sequence[Record],
+    counted: AcceptanceCounts | None,
+    tpot: Ratio | None,
+) -> Costs | None:
+    """The server's counters also have requests without a twin, and know nothing of warm-up."""
+    if tpot is None:
+        return None
+    counts = added(told)
+    if not counts.num_drafts and counted is not None:
+        counts, told = counted, [each for each in sent if _counts(each)]
+    num_tokens = sum(each.completion_tokens or 0 for each in told)
+    return costs_of(counts, num_tokens, len(told), tpot.estimate)
+
+
+def _break_even(costs: Costs | None, load: str) -> dict[str, float]:
+    needed = None if costs is None else break_even_rate(costs.k, costs.round)
+    return {} if needed is None else {load: needed}
 
 
 def compare_texts(twins: Sequence[Twins]) -> Equivalence | None:

@@ -24,6 +24,7 @@ def write_json(path: Path, value: Any) -> None:
             json.dump(value, temporary)
             temporary.flush()
             os.fsync(temporary.fileno())
+        beside.chmod(0o666 & ~_umask())  # a temporary file is for its owner alone
         beside.replace(path)
         beside = None
     except OSError as error:
@@ -31,6 +32,12 @@ def write_json(path: Path, value: Any) -> None:
     finally:
         if beside is not None:
             beside.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def read_trial(path: Path) -> Trial:

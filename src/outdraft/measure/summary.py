@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from outdraft.decide.evidence import Acceptance
 from outdraft.errors import OptionError
+from outdraft.metrics_page import drafted
 from outdraft.records import AcceptanceCounts, Record
 from outdraft.stats import percentile, percentile_interval
 from outdraft.workload.temperatures import temperature_band
@@ -59,8 +60,14 @@ def parse_slo(text: str) -> dict[str, float]:
     return slo
 
 
-def summarize(records: Sequence[Record], slo: Mapping[str, float] | None = None) -> Summary:
-    """Warm-up requests are left out; failed ones count as errors and nowhere else."""
+def summarize(
+    records: Sequence[Record],
+    slo: Mapping[str, float] | None = None,
+    server_metrics: Mapping[str, float] | None = None,
+) -> Summary:
+    """Warm-up requests are left out; failed ones count as errors and nowhere else.
+
+    Where answers do not tell what was accepted, `server_metrics` (after minus before) may."""
     counted = [record for record in records if not record.is_warmup]
     done = [record for record in counted if record.ok]
     starts = [record.scheduled_ns for record in counted]
@@ -79,17 +86,24 @@ def summarize(records: Sequence[Record], slo: Mapping[str, float] | None = None)
         tokens_per_s=sum(tokens) / duration if duration else 0.0,
         goodput_per_s=None if met is None or not duration else met / duration,
         mean_output_tokens=sum(tokens) / len(tokens) if tokens else None,
-        acceptance=acceptance_of(done),
+        acceptance=acceptance_of(done, drafted(server_metrics or {})),
     )
 
 
-def acceptance_of(records: Sequence[Record]) -> Acceptance | None:
-    """Over the requests whose server told, from what was really proposed."""
+def acceptance_of(
+    records: Sequence[Record], counted: AcceptanceCounts | None = None
+) -> Acceptance | None:
+    """Over the requests whose server told, from what was really proposed. Else from `counted`:
+    the server's own counters, in which requests of others may be, and which know no parts."""
     told = [each for each in records if each.acceptance and each.acceptance.num_draft_tokens]
-    if not told:
+    if not told and (counted is None or counted.rate is None):
         return None
+    if not told:
+        assert counted is not None
+        rate, places = counted.rate or 0.0, _per_position(counted)
+        return Acceptance(rate=rate, length=counted.length, per_position=places)
     rates = [each.acceptance.rate or 0.0 for each in told if each.acceptance is not None]
-    whole = _added(told)
+    whole = added(told)
     return Acceptance(
         rate=whole.rate or 0.0,
         length=whole.length,
@@ -121,7 +135,7 @@ def _quantiles(values: Iterable[float | None]) -> tuple[Quantile, ...]:
     return tuple(found)
 
 
-def _added(records: Iterable[Record]) -> AcceptanceCounts:
+def added(records: Iterable[Record]) -> AcceptanceCounts:
     told = [record.acceptance for record in records if record.acceptance is not None]
     return AcceptanceCounts(
         num_drafts=sum(each.num_drafts for each in told),
@@ -153,4 +167,4 @@ def _rates_by(records: Sequence[Record], key: Callable[[Record], str]) -> dict[s
     groups: dict[str, list[Record]] = {}
     for record in records:
         groups.setdefault(key(record), []).append(record)
-    return {name: _added(members).rate or 0.0 for name, members in sorted(groups.items())}
+    return {name: added(members).rate or 0.0 for name, members in sorted(groups.items())}

@@ -13,8 +13,9 @@ from outdraft.loadgen.load import Sink
 from outdraft.loadgen.quality import Quality, judge
 from outdraft.loadgen.request import requests_of
 from outdraft.measure.environment import fingerprint
-from outdraft.metrics_page import difference
 from outdraft.measure.server import metrics_of, version_of
+from outdraft.measure.watching import watching
+from outdraft.metrics_page import difference
 from outdraft.records import Record, Trial
 from outdraft.workload.prompt import Message, Planned, Prompt
 
@@ -41,13 +42,14 @@ def run_trial(
             plan = ()
     before = metrics_of(endpoint)
     started_at = datetime.now(UTC).isoformat()
-    run = run_load(
-        endpoint,
-        requests_of(plan, arm=arm),
-        concurrency=concurrency,
-        processes=processes,
-        sink=sink,
-    )
+    with watching(endpoint) as seen:
+        run = run_load(
+            endpoint,
+            requests_of(plan, arm=arm),
+            concurrency=concurrency,
+            processes=processes,
+            sink=sink,
+        )
     after = metrics_of(endpoint)
     quality = judge(run)
     trial = Trial(
@@ -57,8 +59,7 @@ def run_trial(
         records=(*warmed, *run.records),
         started_at=started_at,
         environment=fingerprint() | {"server_version": version_of(endpoint)},
-        server_metrics=difference(after, before)
-        | {key: value for key, value in after.items() if key == "vllm:kv_cache_usage_perc"},
+        server_metrics=difference(after, before) | seen.to_metrics(),
         is_valid=quality.is_valid,
         problems=quality.problems,
     )

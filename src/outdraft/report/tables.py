@@ -99,18 +99,22 @@ def _throughput(summary: Summary) -> Iterable[str]:
 
 
 def _acceptance(found: Acceptance) -> Iterable[str]:
-    yield (
-        f"acceptance rate {found.rate:.2f}, length {_share(found.length)}; over requests P10 "
-        f"{_share(found.p10)}, P50 {_share(found.p50)}, P90 {_share(found.p90)} "
-        f"(n={found.num_requests})"
-    )
+    whole = f"acceptance rate {found.rate:.2f}, length {_share(found.length)}"
+    if found.num_requests:
+        yield (
+            f"{whole}; over requests P10 {_share(found.p10)}, P50 {_share(found.p50)}, "
+            f"P90 {_share(found.p90)} (n={found.num_requests})"
+        )
+    else:
+        yield f"{whole}, by the server's counters: its answers do not tell of their own drafts"
     if found.per_position:
         yield "  by position:    " + "  ".join(f"{rate:.2f}" for rate in found.per_position)
     for title, table in (
         ("  by category:    ", found.by_category),
         ("  by temperature: ", found.by_temperature),
     ):
-        yield title + "  ".join(f"{name} {rate:.2f}" for name, rate in table.items())
+        if table:
+            yield title + "  ".join(f"{name} {rate:.2f}" for name, rate in table.items())
 
 
 def _share(value: float | None) -> str:
@@ -118,11 +122,12 @@ def _share(value: float | None) -> str:
 
 
 def _server(metrics: dict[str, float]) -> Iterable[str]:
-    usage = metrics.get("vllm:kv_cache_usage_perc")
+    usage = metrics.get("kv_cache_usage_max")
     preempted = metrics.get("vllm:num_preemptions_total")
     told = []
     if usage is not None:
-        told.append(f"KV cache in use at the end {100 * usage:.0f} %")
+        mean = metrics.get("kv_cache_usage_mean", usage)
+        told.append(f"KV cache in use at most {100 * usage:.0f} %, on average {100 * mean:.0f} %")
     if preempted is not None:
         told.append(f"{preempted:.0f} preemptions")
     if told:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,11 @@ def read_prompts(path: Path) -> list[Prompt]:
             what = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise OptionError(f"{path}, entry {place}: {what}") from None
     return _with_own_ids(prompts)
+
+
+def has_prompts(path: Path) -> bool:
+    """Whether the first entry is in a layout that `read_prompts` knows."""
+    return any(_layout_of(entry) is not None for _, entry in islice(_entries(path), 1))
 
 
 def _entries(path: Path) -> Iterator[tuple[int, Entry]]:
