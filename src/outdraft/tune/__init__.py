@@ -1,0 +1,1 @@
+"""The search: candidates, prediction, racing, a journal; ends in Results."""
