@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from outdraft.errors import OptionError, OutdraftError
-from outdraft.measure.files import read_trial, write_json
+from outdraft.measure.files import read_trial
 from outdraft.records import Trial
+from outdraft.whole_file import write_json
 
 from .made import accepted, done, failed
 
