@@ -1,0 +1,230 @@
+"""A plan as plain text: tables to paste, and the bars as pieces for whoever draws them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from outdraft.plan.budget import Mix, Room
+from outdraft.plan.devices import Devices
+from outdraft.plan.findings import OK, Finding
+from outdraft.plan.models import Model
+from outdraft.plan.plan import Plan
+from outdraft.plan.sizes import active_parameters, num_parameters
+from outdraft.plan.suggest import Suggestion
+
+_PARTS = {
+    "target_weights": "target weights",
+    "draft_weights": "draft weights",
+    "draft_logits": "draft logits",
+    "activations": "activations (estimate)",
+    "cuda_graphs": "CUDA graphs (estimate)",
+    "runtime": "runtime (estimate)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a bar."""
+
+    kind: str  # target, draft, reserve, kv or unused
+    width: int  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    title: str
+    pieces: tuple[Piece, ...]
+    told: str
+
+
+def size_text(num_bytes: float) -> str:
+    """In decimal units, as people say them."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if abs(num_bytes) >= 0.9995 * scale:
+            value = num_bytes / scale
+            return f"{value:.1f} {unit}" if abs(value) >= 10 else f"{value:.2f} {unit}"
+    return f"{num_bytes:.0f} B"
+
+
+def head_lines(plan: Plan) -> Iterator[str]:
+    settings, mix = plan.settings, plan.headline
+    yield _model_line("target", plan.target, mix.target_quantization, mix.target_bytes)
+    if plan.draft is not None and mix.draft_quantization is not None:
+        line = _model_line("draft", plan.draft, mix.draft_quantization, mix.draft_bytes)
+        yield f"{line}, k = {settings.k}"
+    if plan.devices is not None:
+        yield f"memory   {_devices(plan.devices)}, {settings.utilization:.0%} of it used"
+    yield (
+        f"serving  {settings.max_num_seqs} sequences at most, of {settings.max_model_len:,} tokens "
+        f"at most; KV in {settings.kv_dtype}"
+    )
+
+
+def _model_line(role: str, model: Model, quantization: str, num_bytes: int) -> str:
+    total, active = num_parameters(model.architecture), active_parameters(model.architecture)
+    count = f"{_billions(total)} parameters"
+    if active != total:
+        count += f" ({_billions(active)} active)"
+    held = "as the files are" if quantization == "files" else quantization
+    return f"{role:8} {model.name} ({model.source}): {count}, {held}, {size_text(num_bytes)}"
+
+
+def _billions(count: int) -> str:
+    return f"{count / 1e9:.3g}B" if count >= 1e9 else f"{count / 1e6:.3g}M"
+
+
+def _devices(devices: Devices) -> str:
+    each = size_text(devices.bytes_each)
+    if devices.count == 1:
+        return f"1 × {devices.name} of {each}"
+    total = size_text(devices.total_bytes)
+    return f"{devices.count} × {devices.name} of {each}, {total} in all"
+
+
+def room_table(plan: Plan) -> str:
+    """By part on one device, and what the KV cache can hold."""
+    rooms = [room for room in (plan.headline.without, plan.headline.with_draft) if room is not None]
+    titles = ("without", "with draft", "change") if len(rooms) == 2 else ("target alone",)
+    each = "per device" if plan.devices is not None and plan.devices.count > 1 else "memory"
+    rows: list[Sequence[str]] = [(each, *titles)]
+    is_whole = plan.settings.kv_cache_bytes is None
+    for part, title in _PARTS.items():
+        if is_whole and any(part in room.parts for room in rooms):
+            rows.append(_row(title, [room.parts.get(part, 0) for room in rooms]))
+    rows.append(_row("KV cache", [room.kv_cache_bytes for room in rooms]))
+    if is_whole:
+        rows.append(_row("left unused", [room.unused_bytes for room in rooms]))
+    rows.append(_row("KV bytes per token", [room.kv_bytes_per_token for room in rooms]))
+    tokens = [f"{room.kv_tokens:,}" for room in rooms]
+    sequences = [f"{room.full_sequences:.2f}" for room in rooms]
+    lost = plan.headline.lost_share()
+    change = [] if len(rooms) < 2 else ["–" if lost is None else f"{-lost:+.0%}"]
+    rows.append(("KV tokens", *tokens, *change))
+    rows.append((f"sequences of {plan.settings.max_model_len:,}", *sequences, *change))
+    return columns(rows)
+
+
+def _row(title: str, values: list[int]) -> tuple[str, ...]:
+    shown = [size_text(value) if value else "–" for value in values]
+    if len(values) < 2:
+        return (title, *shown)
+    change = values[1] - values[0]
+    return (
+        title,
+        *shown,
+        f"{'+' if change > 0 else '-'}{size_text(abs(change))}" if change else "",
+    )
+
+
+def bars(plan: Plan, width: int) -> Iterator[Bar]:
+    """The fullest device as a bar, without speculation and with it."""
+    if plan.devices is None or plan.settings.kv_cache_bytes is not None:
+        return
+    both = (("without", plan.headline.without), ("with draft", plan.headline.with_draft))
+    for title, room in both:
+        if room is not None:
+            told = f"{room.kv_tokens:,} KV tokens" if room.kv_tokens else "does not fit"
+            yield Bar(title, _pieces(room, plan.devices.bytes_each, width), told)
+
+
+def _pieces(room: Room, whole: int, width: int) -> tuple[Piece, ...]:
+    sizes = {
+        "target": room.parts["target_weights"],
+        "draft": room.parts.get("draft_weights", 0),
+        "reserve": room.reserve_bytes,
+        "kv": max(room.kv_cache_bytes, 0),
+        "unused": room.unused_bytes,
+    }
+    scale = max(whole, sum(sizes.values()))
+    pieces, done, drawn = [], 0, 0
+    for kind, size in sizes.items():  # each ends where it ends, so that rounding does not add up
+        done += size
+        end = round(width * done / scale)
+        pieces.append(Piece(kind, end - drawn))
+        drawn = end
+    return tuple(pieces)
+
+
+def serving_line(plan: Plan) -> str | None:
+    room = plan.room
+    if room is None:
+        return None
+    if room.serves:
+        return f"serves: {room.full_sequences:.1f} texts of full length at once"
+    if room.kv_cache_bytes <= 0:
+        several = plan.devices is not None and plan.devices.count > 1
+        where = " on each device" if several else ""
+        return f"does not serve: {size_text(-room.kv_cache_bytes)} too little{where}"
+    return (
+        f"does not serve: not one text of {plan.settings.max_model_len:,} tokens fits; "
+        f"--max-model-len {room.kv_tokens} would"
+    )
+
+
+def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
+    for each in findings:
+        value = each.value if isinstance(each.value, str) else _figure(each)
+        is_plain = each.state == OK and isinstance(each.value, str)
+        limit = "" if is_plain else f" (wanted: {each.limit})"
+        yield f"  {each.state:7} {each.name.replace('_', ' ')}: {value}{limit}"
+        if each.advice:
+            yield f"          {each.advice}"
+
+
+def _figure(finding: Finding) -> str:
+    assert not isinstance(finding.value, str)
+    return f"1:{finding.value:.1f}" if finding.name == "size_ratio" else f"{finding.value:.1%}"
+
+
+def mix_table(mixes: Sequence[Mix], *, has_draft: bool) -> str:
+    """Weights on all devices; what is left before any reserve; KV tokens without and with."""
+    has_room = any(mix.left_bytes is not None for mix in mixes)
+    title = ["target", *(["draft"] if has_draft else []), "weights"]
+    if has_room:
+        title += ["left", "KV tokens", *(["with draft", "change"] if has_draft else []), "serves"]
+    rows: list[Sequence[str]] = [title]
+    for mix in mixes:
+        row = [mix.target_quantization]
+        if has_draft:
+            row.append(str(mix.draft_quantization))
+        row.append(size_text(mix.target_bytes + mix.draft_bytes))
+        if has_room and mix.without is not None and mix.left_bytes is not None:
+            row += [size_text(mix.left_bytes), f"{mix.without.kv_tokens:,}"]
+            if mix.with_draft is not None:
+                lost = mix.lost_share()
+                row += [f"{mix.with_draft.kv_tokens:,}", "–" if lost is None else f"{-lost:+.0%}"]
+            row.append("yes" if mix.serves else "no")
+        rows.append(row)
+    return columns(rows)
+
+
+def suggestion_lines(target: str, suggestions: Sequence[Suggestion]) -> Iterator[str]:
+    if not suggestions:
+        yield f"drafts for {target}: none in the table"
+        yield "  n-gram and suffix proposers need no draft; EAGLE heads are given as a folder"
+        return
+    yield f"drafts for {target}, the likeliest to pay first:"
+    rows = [
+        (
+            f"  {each.name}",
+            each.quantization,
+            size_text(each.num_bytes),
+            "" if each.kv_tokens is None else f"{each.kv_tokens:,} KV tokens",
+        )
+        for each in suggestions
+    ]
+    for line, each in zip(columns(rows).splitlines(), suggestions, strict=True):
+        yield f"{line}  {each.why}"
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """As wide as their widest cell; the first to the left, the others to the right."""
+    widths = [max(len(row[at]) for row in rows if at < len(row)) for at in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if at == 0 else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=False))
+        ).rstrip()
+        for row in rows
+    )

@@ -1,0 +1,117 @@
+"""What is printed."""
+
+from __future__ import annotations
+
+import pytest
+
+from outdraft.plan import Plan, Settings, find_model, make_plan, parse_gpu, text
+from outdraft.plan.findings import Finding
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return make_plan(
+        find_model("llama-3.1-70b"),
+        find_model("llama-3.1-8b"),
+        parse_gpu("h100:2"),
+        Settings(max_model_len=8192),
+        target_quantization="int8",
+        suggest=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "shown"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.00 KB"), (98_362_432, "98.4 MB"),
+     (999_900_000, "1.00 GB"), (141_107_412_992, "141.1 GB"), (-5 * 10**9, "-5.00 GB")],
+)  # fmt: skip
+def test_sizes(num_bytes: int, shown: str) -> None:
+    assert text.size_text(num_bytes) == shown
+
+
+def test_head_lines(plan: Plan) -> None:
+    target, draft, memory, serving = text.head_lines(plan)
+    assert target == "target   llama-3.1-70b (table): 70.6B parameters, int8, 72.7 GB"
+    assert draft.endswith("8.03B parameters, bf16, 16.1 GB, k = 5")
+    assert memory == "memory   2 × h100 of 80.0 GB, 160.0 GB in all, 92% of it used"
+    assert "256 sequences at most, of 8,192 tokens" in serving
+
+
+def test_the_table_shows_the_cost(plan: Plan) -> None:
+    lines = {line[:22].strip(): line[22:].split() for line in text.room_table(plan).splitlines()}
+    without, with_draft = plan.headline.without, plan.headline.with_draft
+    assert without is not None
+    assert with_draft is not None
+    assert lines["KV tokens"] == [f"{without.kv_tokens:,}", f"{with_draft.kv_tokens:,}", "-51%"]
+    assert lines["draft weights"] == ["–", "8.03", "GB", "+8.03", "GB"]
+    assert "sequences of 8,192" in lines
+
+
+def test_bars_are_as_long_as_the_memory(plan: Plan) -> None:
+    without, with_draft = text.bars(plan, 50)
+    for bar in (without, with_draft):
+        assert sum(piece.width for piece in bar.pieces) == 50
+        assert all(piece.width >= 0 for piece in bar.pieces)
+    widths = {piece.kind: piece.width for piece in with_draft.pieces}
+    assert widths["target"] == round(50 * 36.3 / 80)
+    assert widths["draft"] == 5
+    assert without.told == "202,528 KV tokens"
+
+
+def test_what_does_not_fit_says_so() -> None:
+    big = find_model("llama-3.1-70b")
+    full = make_plan(big, None, parse_gpu("h100"), Settings(8192))
+    assert text.serving_line(full) == "does not serve: 71.3 GB too little"
+    [bar] = text.bars(full, 50)
+    assert (bar.told, sum(piece.width for piece in bar.pieces)) == ("does not fit", 50)
+    tight = make_plan(big, None, parse_gpu("h100:2"), Settings(131_072), target_quantization="fp8")
+    assert text.serving_line(tight) == "serves: 1.5 texts of full length at once"
+    tighter = make_plan(
+        big, None, parse_gpu("a100-40:2"), Settings(131_072), target_quantization="int4"
+    )
+    said = str(text.serving_line(tighter))
+    assert "not one text of 131,072 tokens fits; --max-model-len " in said
+    shorter = int(said.split("--max-model-len ")[1].split()[0])
+    again = make_plan(
+        big, None, parse_gpu("a100-40:2"), Settings(shorter), target_quantization="int4"
+    )
+    assert again.headline.serves, "what is advised works"
+
+
+def test_findings_show_the_limit_where_it_matters() -> None:
+    lines = list(
+        text.finding_lines(
+            [
+                Finding("family", "ok", "llama", "same"),
+                Finding("size_ratio", "warn", 2.0, "1:8 to 1:12", "too large"),
+                Finding("headroom", "ok", 0.25, "at least 20%"),
+            ]
+        )
+    )
+    assert lines == [
+        "  ok      family: llama",
+        "  warn    size ratio: 1:2.0 (wanted: 1:8 to 1:12)",
+        "          too large",
+        "  ok      headroom: 25.0% (wanted: at least 20%)",
+    ]
+
+
+def test_mixes(plan: Plan) -> None:
+    lines = text.mix_table(plan.mixes, has_draft=True).splitlines()
+    assert lines[0].split() == [
+        "target", "draft", "weights", "left", "KV", "tokens", "with", "draft", "change", "serves"
+    ]  # fmt: skip
+    assert len(lines) == 17
+    assert lines[1].endswith("no")
+    bare = make_plan(plan.target, None, None, Settings(8192))
+    assert text.mix_table(bare.mixes, has_draft=False).splitlines()[1].split() == [
+        "bf16", "141.1", "GB"
+    ]  # fmt: skip
+
+
+def test_suggestions(plan: Plan) -> None:
+    assert plan.suggestions is not None
+    first, best, *_ = text.suggestion_lines("llama-3.1-70b", plan.suggestions)
+    assert first == "drafts for llama-3.1-70b, the likeliest to pay first:"
+    assert best.startswith("  llama-3.1-8b  bf16  16.1 GB")
+    assert "none in the table" in next(text.suggestion_lines("x", []))
