@@ -9,10 +9,10 @@ STAMP := .venv/.installed
 CODE  := src tests $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-slow clean
+.PHONY: help setup demo check test test-slow test-engines clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## make .venv and install everything (redone when pyproject.toml changes)
 
@@ -42,15 +42,25 @@ check: setup  ## ruff, mypy --strict, import layers, the rules of the tree
 	@echo "check: the tree"
 	@$(BIN)/python -m pytest tests/test_tree.py
 
-test: setup  ## the fast suite (fetches the default model once, about 98 MB)
+test: setup  ## the fast suite and real llama.cpp (fetches the default model once, about 98 MB)
 	@echo "test: the fast suite"
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	@echo "test: real llama.cpp"
+	@PYTHON=$(BIN)/python dev/engines/llamacpp.sh || echo "test: no llama.cpp here, it is skipped"
+	@$(BIN)/python -m pytest -m engines -rs $(wildcard tests/engines/test_*llamacpp*.py)
 
 test-slow: setup  ## the long runs: exactness on the real model, statistics
 	@echo "test: the slow suite"
 	@$(BIN)/python -m pytest -m slow
 
-clean:  ## remove .venv, caches and build products (not the model cache)
-	@rm -rf .venv build dist out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache \
+test-engines: setup  ## real llama.cpp and vLLM and SGLang's parser, each in its own environment (6 GB)
+	@PYTHON=$(BIN)/python dev/engines/llamacpp.sh
+	@PYTHON=$(BIN)/python dev/engines/vllm.sh
+	@PYTHON=$(BIN)/python dev/engines/sglang.sh
+	@echo "test: the real engines"
+	@$(BIN)/python -m pytest -m engines -rs tests/engines
+
+clean:  ## remove .venv, .engines, caches and build products (not the model cache)
+	@rm -rf .venv .engines build dist out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache \
 		.hypothesis .import_linter_cache
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -153,6 +153,8 @@ class _Exchange:
     async def read(self, response: aiohttp.ClientResponse) -> str | None:
         if response.content_type == "application/json":
             return "not a stream"
+        if response.headers.get("Server") == "llama.cpp":
+            _use_once(response)
         answer, parser, content = self.answer, SseParser(), response.content
         while not (content.at_eof() or parser.overflowed or answer.is_done):
             data = await content.readany()
@@ -183,6 +185,12 @@ class _Exchange:
                 await response.content.read()
         except (TimeoutError, OSError, aiohttp.ClientError):
             response.close()  # the answer is whole
+
+
+def _use_once(response: aiohttp.ClientResponse) -> None:
+    """llama.cpp says keep-alive and hangs up behind a stream: the next request would be lost."""
+    if response.connection is not None and response.connection.protocol is not None:
+        response.connection.protocol.force_close()
 
 
 def _no_connection(error: aiohttp.ClientConnectorError) -> str:

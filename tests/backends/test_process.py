@@ -1,0 +1,175 @@
+"""Engines that start, do not start, die, and are left alone by whoever started them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outdraft.backends.backend import Launch, Serving
+from outdraft.backends.process import EngineProcess, answers, free_port, start
+from outdraft.errors import BackendError
+from outdraft.speculation import OFF
+from outdraft.testing.backend_contract import is_alive
+from tests.backends.scripted import ScriptedEngine
+
+PATIENCE_S = 30.0
+GONE_S = 10.0  # promised: nothing is left so long after we were killed
+NUM_PROCESSES = 4  # the engine and its three workers
+
+# Starts an engine, says which processes it has, and waits to be killed.
+PARENT = """
+import json, sys, time
+from pathlib import Path
+from outdraft.backends.backend import Serving
+from outdraft.backends.process import start
+from outdraft.speculation import OFF
+from tests.backends.scripted import ScriptedEngine
+
+engine = start(ScriptedEngine("workers", "serve"), Serving("x"), OFF, log=Path(sys.argv[1]))
+while len(engine.processes()) < int(sys.argv[2]):
+    time.sleep(0.05)
+print(json.dumps(engine.processes()), flush=True)
+time.sleep(300)
+"""
+
+
+def started(log: Path, *behaviour: str, **options: Any) -> EngineProcess:
+    return start(ScriptedEngine(*behaviour), Serving("x"), OFF, log=log, **options)
+
+
+def failure(log: Path, *behaviour: str, **options: Any) -> str:
+    with pytest.raises(BackendError) as failed:
+        started(log, *behaviour, **options)
+    assert "\n" not in str(failed.value)
+    return str(failed.value)
+
+
+def until(holds: Callable[[], object], seconds: float = PATIENCE_S) -> bool:
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "logs" / "engine.log"
+
+
+def test_an_engine_is_started_watched_and_stopped(log: Path) -> None:
+    waits: list[tuple[float, str]] = []
+    engine = started(
+        log, "say=loading layer 1", "wait=1", "workers", "serve",
+        grace_s=0.5, on_wait=lambda seconds, line: waits.append((seconds, line)),
+    )  # fmt: skip
+    with engine:
+        assert answers(engine.port)
+        assert "loading layer 1" in [line for _, line in waits]
+        assert engine.died() is None
+        assert until(lambda: len(engine.processes()) == NUM_PROCESSES)
+        running = engine.processes()
+    assert [pid for pid in running if is_alive(pid)] == []
+    assert not answers(engine.port)
+    assert "listening" in log.read_text()
+    engine.stop()  # twice is once
+
+
+def test_nothing_is_left_when_we_are_killed(log: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(log), str(NUM_PROCESSES)],
+        stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2],
+    ) as parent:  # fmt: skip
+        assert parent.stdout is not None
+        running = json.loads(parent.stdout.readline())
+        assert all(is_alive(pid) for pid in running)
+        os.kill(parent.pid, signal.SIGKILL)
+        parent.wait()
+        gone = until(lambda: not any(is_alive(pid) for pid in running), GONE_S)
+        assert gone, [pid for pid in running if is_alive(pid)]
+
+
+def test_children_of_an_engine_that_ends_go_with_it(log: Path) -> None:
+    engine = EngineProcess(
+        "scripted",
+        ScriptedEngine("workers", "wait=1", "exit=3").launch(Serving("x"), OFF, 1),
+        1,
+        log,
+        grace_s=0.2,
+    )
+    with engine:
+        assert until(lambda: len(engine.processes()) == NUM_PROCESSES)
+        running = engine.processes()
+        assert until(engine.died)
+        assert "code 3" in str(engine.died())
+        assert until(lambda: not any(is_alive(pid) for pid in running))
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "words"),
+    [
+        (["say=ValueError: no such layer", "exit=1"], ["code 1", '"ValueError: no such layer"']),
+        (
+            ["say=torch.OutOfMemoryError: CUDA out of memory. Tried", "exit=1"],
+            ["ran out of memory"],
+        ),
+        (["say=loading", "kill"], ["signal 9", "out of memory", '"loading"']),
+        (["exit=4"], ["code 4", "log is empty"]),
+    ],
+)
+def test_an_engine_that_does_not_start_says_why(
+    log: Path, behaviour: list[str], words: list[str]
+) -> None:
+    said = failure(log, *behaviour)
+    assert [each for each in [*words, str(log)] if each not in said] == []
+
+
+def test_an_engine_that_is_never_healthy(log: Path) -> None:
+    said = failure(log, "say=still loading", "wait=300", limit_s=1.0)
+    assert "within 1 s" in said
+    assert "still loading" in said
+
+
+def test_a_program_that_is_not_there(log: Path) -> None:
+    with EngineProcess("ghost", Launch(("/no/such/program",)), free_port(), log) as engine:
+        assert until(engine.died)
+        assert "No such file" in str(engine.died())
+        assert "/no/such/program" in str(engine.died())
+
+
+def test_a_port_that_was_taken_is_another_one_the_next_time(log: Path, tmp_path: Path) -> None:
+    with started(log, f"taken={tmp_path / 'tried'}", "serve") as engine:
+        assert answers(engine.port)
+
+
+def test_a_death_is_told_by_a_thread(log: Path) -> None:
+    told: list[str] = []
+    noticed = threading.Event()
+
+    def on_death(reason: str) -> None:
+        told.append(reason)
+        noticed.set()
+
+    with started(log, "serve") as engine, engine.watched(on_death):
+        os.kill(engine.processes()[0], signal.SIGSEGV)
+        assert noticed.wait(5.0)
+    assert "SIGSEGV" in told[0]
+
+
+def test_a_launch_adds_to_the_environment(log: Path) -> None:
+    program = "import os; print(os.environ['OUTDRAFT_TEST'], os.environ['PATH'] != '')"
+    launch = Launch((sys.executable, "-c", program), env={"OUTDRAFT_TEST": "so"})
+    with EngineProcess("printing", launch, 1, log) as engine:
+        assert until(engine.died)
+    assert log.read_text() == "so True\n"
