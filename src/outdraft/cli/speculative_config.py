@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from outdraft.backends.vllm_old_flags import NGRAM_MODELS, OLD_FLAGS, note, settings_of
 from outdraft.cli.options import SPECULATION, Option, speculation_from
-from outdraft.errors import OptionError, unknown_choice
-from outdraft.speculation import MAX_K, Speculation
+from outdraft.errors import OptionError
+from outdraft.speculation import Speculation
 
 CONFIG = Option(
     "--speculative-config",
@@ -18,35 +18,11 @@ CONFIG = Option(
     metavar="JSON",
 )
 
-_RULES = {"rejection_sampler": "rejection", "typical_acceptance_sampler": "typical"}
-_NGRAM = ("ngram", "[ngram]")  # once spelled as a model
-_NEVER = 1 << 30  # more sequences than ever run
-
-
-@dataclass(frozen=True, slots=True)
-class _OldFlag:
-    flag: str
-    key: str  # in --speculative-config
-    type: Callable[[str], Any] = str
-
-
-_OLD_FLAGS = (
-    _OldFlag("--speculative-model", "model"),
-    _OldFlag("--num-speculative-tokens", "num_speculative_tokens", int),
-    _OldFlag("--speculative-disable-by-batch-size", "num_speculative_tokens_per_batch_size", int),
-    _OldFlag("--spec-decoding-acceptance-method", "rule"),
-    _OldFlag("--typical-acceptance-sampler-posterior-threshold", "posterior_threshold", float),
-    _OldFlag("--typical-acceptance-sampler-posterior-alpha", "posterior_alpha", float),
-    _OldFlag("--speculative-model-quantization", "quantization"),
-    _OldFlag("--ngram-prompt-lookup-max", "prompt_lookup_max", int),
-    _OldFlag("--ngram-prompt-lookup-min", "prompt_lookup_min", int),
-)
-
 
 def add_config_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("speculation, as in vLLM")
     group.add_argument(CONFIG.flag, metavar=CONFIG.metavar, help=CONFIG.help)
-    for old in _OLD_FLAGS:
+    for old in OLD_FLAGS:
         group.add_argument(old.flag, type=old.type, help=argparse.SUPPRESS)
 
 
@@ -62,7 +38,7 @@ def speculation_of(args: argparse.Namespace, tell: Callable[[str], None]) -> Spe
         settings = _merged(_parsed(args.speculative_config), settings)
     elif settings and plain:
         raise OptionError(f"{plain[0]} and the older flags both say how to speculate; keep one")
-    if settings.get("model") in _NGRAM and settings.get("method") in (None, "ngram"):
+    if settings.get("model") in NGRAM_MODELS and settings.get("method") in (None, "ngram"):
         settings |= {"model": None, "method": "ngram"}
     if settings:
         return Speculation.from_mapping(settings)
@@ -92,27 +68,8 @@ def _merged(settings: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
 
 
 def _old_settings(args: argparse.Namespace, tell: Callable[[str], None]) -> dict[str, Any]:
-    settings: dict[str, Any] = {}
-    for old in _OLD_FLAGS:
-        value = getattr(args, old.flag.removeprefix("--").replace("-", "_"))
-        if value is None:
-            continue
-        tell(f"{old.flag} is now {old.key} in --speculative-config; it is taken as that")
-        settings[old.key] = value
-    if "rule" in settings:
-        if settings["rule"] not in _RULES:
-            raise unknown_choice(
-                "--spec-decoding-acceptance-method", settings["rule"], tuple(_RULES)
-            )
-        settings["rule"] = _RULES[settings["rule"]]
-    limit = settings.get("num_speculative_tokens_per_batch_size")
-    if limit is not None:
-        if limit < 2:
-            raise OptionError(
-                f"--speculative-disable-by-batch-size must be at least 2, got {limit}"
-            )
-        settings["num_speculative_tokens_per_batch_size"] = [
-            [1, limit - 1, MAX_K],  # whatever k is: the smaller one counts
-            [limit, _NEVER, 0],
-        ]
-    return settings
+    keys = {old.flag: old.flag.removeprefix("--").replace("-", "_") for old in OLD_FLAGS}
+    given = {flag: value for flag, key in keys.items() if (value := getattr(args, key)) is not None}
+    for flag in given:
+        tell(note(flag))
+    return settings_of(given)

@@ -1,0 +1,170 @@
+"""SGLang's commands, for a version that need not be here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outdraft.backends.backend import Backend, Serving, Traffic
+from outdraft.backends.sglang import Sglang
+from outdraft.backends.sglang_flags import adaptive_config
+from outdraft.backends.sglang_found import Found, known
+from outdraft.errors import BackendError, OptionError
+from outdraft.metrics_page import parse
+from outdraft.speculation import OFF, Speculation
+from outdraft.testing.backend_contract import BackendContract
+
+NEWEST = known()
+TARGET = Serving("org/target")
+HEAD = Speculation("eagle", draft="org/head", k=4)
+
+
+def flags_of(
+    speculation: Speculation, serving: Serving = TARGET, found: Found = NEWEST
+) -> dict[str, str]:
+    """Flags with their values; a switch has the next flag's place."""
+    argv = Sglang(found, adaptive_path="a.json").launch(serving, speculation, 8000).argv
+    return {
+        word: after for word, after in zip(argv, (*argv[1:], ""), strict=True) if word[0] == "-"
+    }
+
+
+def notes_of(speculation: Speculation, serving: Serving = TARGET) -> str:
+    return "\n".join(Sglang(NEWEST, adaptive_path="a.json").launch(serving, speculation, 1).notes)
+
+
+class TestKnownSglang(BackendContract):
+    def make_backend(self) -> Backend:
+        return Sglang(NEWEST)
+
+    def make_serving(self, folder: Path) -> Serving:
+        return TARGET
+
+
+@pytest.mark.parametrize("speculation", [OFF, Speculation("ngram"), HEAD])
+def test_the_number_of_requests_is_never_left_to_chance(speculation: Speculation) -> None:
+    assert flags_of(speculation)["--max-running-requests"] == "256"
+    assert flags_of(speculation, replace(TARGET, max_num_seqs=16))["--max-running-requests"] == "16"
+    assert "48" in notes_of(speculation)
+
+
+def test_a_chain_of_k_drafts() -> None:
+    for speculation, algorithm in (
+        (HEAD, "EAGLE3"),
+        (Speculation("draft_model", draft="org/draft", k=4), "STANDALONE"),
+    ):
+        flags = flags_of(speculation)
+        assert flags["--speculative-algorithm"] == algorithm
+        assert flags["--speculative-num-steps"] == "4"
+        assert flags["--speculative-num-draft-tokens"] == "5"
+        assert flags["--speculative-eagle-topk"] == "1"
+
+
+def test_ngram_is_a_chain_too() -> None:
+    flags = flags_of(Speculation("ngram", k=4))
+    assert flags["--speculative-num-draft-tokens"] == "5"
+    assert flags["--speculative-ngram-max-bfs-breadth"] == "1"
+    assert "--speculative-ngram-max-trie-depth" not in flags
+    deep = flags_of(Speculation("ngram", k=16, prompt_lookup_max=5))
+    assert deep["--speculative-ngram-max-trie-depth"] == "21"
+    assert "prompt_lookup_min" in notes_of(Speculation("ngram"))
+
+
+def test_metrics_are_on() -> None:
+    assert "--enable-metrics" in flags_of(OFF)
+
+
+def test_a_schedule_is_for_heads() -> None:
+    scheduled = replace(HEAD, schedule=((1, 8, 9), (9, 32, 2), (33, 64, 0)))
+    flags = flags_of(scheduled)
+    assert flags["--speculative-adaptive-config"] == "a.json"
+    bands = json.loads(adaptive_config(scheduled))
+    assert {start: band["candidate_steps"] for start, band in bands.items()} == {
+        "1": [4], "9": [2], "33": [0],
+    }  # fmt: skip
+    # SGLang refuses a number of steps that no band has.
+    assert [int(flags["--speculative-num-steps"])] in [b["candidate_steps"] for b in bands.values()]
+    with pytest.raises(OptionError, match="EAGLE"):
+        flags_of(Speculation("ngram", schedule=((1, 2, 3),)))
+
+
+def test_steps_are_among_the_bands() -> None:
+    lower = replace(HEAD, schedule=((1, 8, 2), (9, 64, 1)))
+    assert flags_of(lower)["--speculative-num-steps"] == "2"
+
+
+def test_the_schedules_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTDRAFT_CACHE", str(tmp_path))
+    scheduled = replace(HEAD, schedule=((1, 8, 4), (9, 64, 1)))
+    argv = Sglang(NEWEST).launch(TARGET, scheduled, 1).argv
+    path = Path(argv[argv.index("--speculative-adaptive-config") + 1])
+    assert json.loads(path.read_text())["9"] == {"candidate_steps": [1]}
+
+
+def test_rejection_is_for_heads() -> None:
+    assert "--speculative-use-rejection-sampling" in flags_of(replace(HEAD, rule="rejection"))
+    with pytest.raises(OptionError, match="coupled"):
+        flags_of(Speculation("draft_model", draft="d", rule="rejection"))
+    with pytest.raises(OptionError, match="newer"):
+        flags_of(replace(HEAD, rule="rejection"), found=known("0.5.12"))
+    with pytest.raises(OptionError, match="threshold"):
+        flags_of(replace(HEAD, rule="typical"))
+
+
+def test_a_draft_does_not_take_its_targets_quantization() -> None:
+    quantized = replace(TARGET, quantization="fp8")
+    assert flags_of(HEAD, quantized)["--speculative-draft-model-quantization"] == "unquant"
+    assert "--speculative-draft-model-quantization" not in flags_of(HEAD)
+    with pytest.raises(OptionError, match="int8"):
+        flags_of(replace(HEAD, quantization="int8"))
+
+
+def test_devices() -> None:
+    two = replace(TARGET, tensor_parallel_size=2)
+    assert flags_of(HEAD, two)["--tp-size"] == "2"
+    flags_of(replace(HEAD, draft_tensor_parallel_size=2), two)
+    with pytest.raises(OptionError, match="2"):
+        flags_of(replace(HEAD, draft_tensor_parallel_size=1), two)
+
+
+def warnings(speculation: Speculation, traffic: Traffic, **changes: Any) -> str:
+    found = replace(NEWEST, device=changes.pop("device", "cuda"))
+    return "\n".join(Sglang(found).preflight(Serving("x", **changes), speculation, traffic))
+
+
+def test_what_is_known_to_disappoint() -> None:
+    hot = Traffic(temperatures=(0.8,))
+    assert warnings(HEAD, hot) == ""
+    assert "likeliest" in warnings(HEAD, hot, device="cpu")
+    assert "likeliest" in warnings(Speculation("ngram"), hot, device="hip")
+    assert warnings(HEAD, hot, device="hip") == ""
+    assert warnings(OFF, hot, device="cpu") == ""
+    assert "wait" in warnings(OFF, Traffic(concurrency=300))
+    assert "34814" in warnings(replace(HEAD, schedule=((1, 4, 2),)), Traffic())
+    scheduled = replace(HEAD, schedule=((1, 4, 2),))
+    assert "attention" in warnings(scheduled, Traffic(), extra=("--attn-dp-size", "2"))
+    assert "pipeline" in warnings(HEAD, Traffic(), extra=("--pp-size=2",))
+    assert "penalty" in warnings(HEAD, Traffic(fields=frozenset({"presence_penalty"})))
+
+
+def test_rounds_are_counted_and_the_rest_follows() -> None:
+    page = parse(
+        'sglang:spec_verify_calls_total{m="x"} 10\nsglang:spec_num_draft_tokens{m="x"} 5\n'
+        'sglang:generation_tokens_total{m="x"} 32\nsglang:num_requests_total{m="x"} 2\n'
+    )
+    counts = Sglang(NEWEST).drafted(page)
+    assert counts is not None
+    assert (counts.num_drafts, counts.num_draft_tokens, counts.num_accepted_tokens) == (10, 40, 20)
+    off = parse("sglang:spec_num_draft_tokens 0\nsglang:generation_tokens_total 32\n")
+    assert Sglang(NEWEST).drafted(off) is None
+
+
+def test_nothing_installed_gives_the_install_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("OUTDRAFT_SGLANG", raising=False)
+    with pytest.raises(BackendError, match="pip install sglang"):
+        Sglang().detect()
