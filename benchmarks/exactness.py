@@ -9,7 +9,8 @@ sampled at 0.7, a third at 1.0; every second one also has penalties, a bias, min
 strings. A divergence is a text whose tokens differ from `off`; its position is the first that
 does. With the `coupled` rule in float32 on a CPU there are none, and this is the evidence.
 
-The draft is the target itself in 4 bits: it agrees often, not always.
+The draft is the target itself in 4 bits: it agrees often, not always. `--head DIR` adds `eagle`
+with a head for the target.
 """
 
 from __future__ import annotations
@@ -123,20 +124,27 @@ def first_divergence(mine: list[int], theirs: list[int]) -> int | None:
     return next((at for at, (a, b) in enumerate(pairs) if a != b), shorter)
 
 
-def _speculation(method: str, target: str) -> Speculation:
+def _speculation(method: str, target: str, head: str | None) -> Speculation:
+    if method == "eagle":
+        return Speculation(method=method, draft=head, k=8)
     if method == "draft_model":
         return Speculation(method=method, draft=target, quantization="int4", k=8)
     return Speculation(method=method, k=8)
 
 
 def measure(
-    count: int, max_tokens: int, *, target: str = "smollm2-135m", say: Say = lambda line: None
+    count: int,
+    max_tokens: int,
+    *,
+    target: str = "smollm2-135m",
+    head: str | None = None,
+    say: Say = lambda line: None,
 ) -> list[Arm]:
     """`off` first, then every method against it."""
     arms: list[Arm] = []
     expected: list[list[int]] = []
-    for method in ("off", *METHODS):
-        speculation = _speculation(method, target)
+    for method in ("off", *METHODS, *(["eagle"] if head else [])):
+        speculation = _speculation(method, target, head)
         engine = load_engine(target, speculation, dtype="float32")
         started = time.perf_counter()
         # `off` runs in other company than the rest: company must not matter either.
@@ -177,12 +185,14 @@ def main() -> int:
     parser.add_argument("--prompts", type=int, default=PROMPTS, metavar="N")
     parser.add_argument("--tokens", type=int, default=128, metavar="N", help="per prompt")
     parser.add_argument("--target", default="smollm2-135m")
+    parser.add_argument("--head", metavar="DIR", help="a head for the target: adds eagle")
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
     options = parser.parse_args()
     arms = measure(
         options.prompts,
         options.tokens,
         target=options.target,
+        head=options.head,
         say=lambda line: print(line, file=sys.stderr, flush=True),
     )
     print(json.dumps([asdict(arm) for arm in arms]) if options.json else table(arms))

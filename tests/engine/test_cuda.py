@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from outdraft import SamplingParams, Speculation, load_engine
+from outdraft.testing.tiny_heads import tiny_head
 from outdraft.testing.tiny_models import FAMILIES, tiny_model
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -38,11 +39,13 @@ def test_float32_writes_what_the_cpu_writes(family: str, tmp_path: Path) -> None
     assert on_gpu == texts(target, off, device="cpu", dtype="float32")
 
 
-@pytest.mark.parametrize("method", ["ngram", "suffix", "draft_model"])
+@pytest.mark.parametrize("method", ["ngram", "suffix", "draft_model", "eagle"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_speculation_keeps_the_text(family: str, method: str, tmp_path: Path) -> None:
     target = tiny_model(tmp_path / "target", family)
     draft = tiny_model(tmp_path / "draft", family, perturb=0.1)
+    if method == "eagle":
+        draft = tiny_head(tmp_path / "head", target)
     speculation = Speculation(method=method, k=4, draft=str(draft))
     without = texts(target, Speculation(), device="cuda", dtype="float32")
     assert texts(target, speculation, device="cuda", dtype="float32") == without

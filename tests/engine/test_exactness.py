@@ -18,11 +18,13 @@ import pytest
 from outdraft import Engine, SamplingParams, Speculation, load_engine
 from outdraft.engine.sequence import FinishReason
 from outdraft.speculation import OFF
+from outdraft.testing.tiny_heads import tiny_head
 from outdraft.testing.tiny_models import FAMILIES, tiny_model
 
 Written = tuple[list[int], str, FinishReason | None]
 
-METHODS = ("ngram", "suffix", "draft_model")
+METHODS = ("ngram", "suffix", "draft_model", "eagle")
+RATES = {"draft_model": (0.2, 0.8), "eagle": (0.03, 0.7)}  # a tiny head is right at times
 NUM_PROMPTS, MAX_TOKENS = 24, 40
 BATCHES = (1, 3, 16, 4)  # sequences at once; together NUM_PROMPTS
 STOPS = ("GH", "MJ", "KF", "LL", "FI")  # tokens 40 … 47 are the letters F … M
@@ -90,7 +92,7 @@ def check(engine: Engine, expected: list[Written], ks: list[int | None]) -> None
         pairs = enumerate(zip(written(engine, k), expected, strict=True))
         assert [index for index, (mine, theirs) in pairs if mine != theirs] == [], f"k = {k}"
     seen = engine.acceptance
-    low, high = (0.2, 0.8) if engine.speculation.method == "draft_model" else (0.02, 0.98)
+    low, high = RATES.get(engine.speculation.method, (0.02, 0.98))
     assert seen.num_draft_tokens > 150
     assert seen.rate is not None
     assert low < seen.rate < high
@@ -103,7 +105,10 @@ class Pair:
     def __init__(self, root: Path, family: str, **options: Any) -> None:
         self.family = family
         self.target = str(tiny_model(root / family, family))
-        self.draft = str(tiny_model(root / f"{family}-draft", family, perturb=0.07))
+        self.drafts = {
+            "draft_model": str(tiny_model(root / f"{family}-draft", family, perturb=0.07)),
+            "eagle": str(tiny_head(root / f"{family}-head", Path(self.target))),
+        }
         self._options = options
         self.expected = written(self.engine(OFF))
         assert sum(end is FinishReason.STOP for _, _, end in self.expected) >= 1
@@ -113,9 +118,8 @@ class Pair:
         return load_engine(self.target, speculation, **options)
 
     def speculation(self, method: str, **settings: Any) -> Speculation:
-        draft = self.draft if method == "draft_model" else None
         settings = {"k": 8, "prompt_lookup_min": 1, **settings}
-        return Speculation(method=method, draft=draft, **settings)
+        return Speculation(method=method, draft=self.drafts.get(method), **settings)
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -163,9 +167,10 @@ def test_a_crowded_cache_and_small_steps(llama: Pair, method: str) -> None:
     check(engine, llama.expected, [7])
 
 
-def test_a_switch_by_hand_at_every_round(llama: Pair) -> None:
+@pytest.mark.parametrize("method", ["draft_model", "eagle"])
+def test_a_switch_by_hand_at_every_round(llama: Pair, method: str) -> None:
     """`k` is read each round: off, on, longer, off again."""
-    engine = llama.engine(llama.speculation("draft_model"))
+    engine = llama.engine(llama.speculation(method))
     generations = []
     for prompt, params in zip(prompts(), wanted(), strict=True):
         engine.add_request(prompt, params)

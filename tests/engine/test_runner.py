@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from outdraft.engine.loading import LoadedModel
-from outdraft.engine.runner import Run
+from outdraft.engine.runner import Batcher, Run, Runner
 from outdraft.testing.tiny_models import FAMILIES, tiny_model
 from tests.engine.conftest import Load
 
@@ -106,17 +107,56 @@ def test_a_lone_row_of_packed_weights(
     check_company(model)
 
 
-def test_hidden_states_and_taps_are_those_of_the_logits(tmp_path: Path, load: Load) -> None:
+def test_features_are_what_enters_the_tapped_layers(tmp_path: Path, load: Load) -> None:
     model = load(tiny_model(tmp_path / "model", "llama"))
-    from outdraft.engine.runner import Runner
-
-    runner = Runner(model.runner.decoder, model.runner.cache, taps=[0, 1])
+    decoder, size = model.runner.decoder, model.spec.hidden_size
+    runner = Runner(decoder, model.runner.cache, taps=[2, 0, 1])
     result = runner.run([Run([5, 6, 7], 0, [1], num_logits=2), Run([8], 0, [2], num_logits=1)])
     assert result.logits.shape == (3, model.spec.vocab_size)
-    assert result.hidden.shape == (3, model.spec.hidden_size)
-    assert [tap.shape for tap in result.taps] == [result.hidden.shape] * 2
-    assert torch.equal(result.taps[1], result.hidden)  # behind the last layer
-    assert not torch.equal(result.taps[0], result.hidden)
+    assert result.hidden.shape == (3, size)
+    assert result.features is not None
+    first, second, third = result.features.split(size, 1)  # in order of layers, all tokens
+    assert torch.equal(first, decoder.embedding[[5, 6, 7, 8]])
+    assert not torch.equal(second, third)
+    assert torch.equal(third[1:], result.hidden)  # what leaves the last layer
+    assert model.runner.run([Run([5], 0, [1], num_logits=1)]).features is None
+
+
+@pytest.mark.parametrize("quantization", ["none", "int8"])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_chain_is_its_steps_one_by_one(
+    count: int, quantization: str, tmp_path: Path, load: Load
+) -> None:
+    model = load(tiny_model(tmp_path / "model", "llama"), quantization=quantization)
+    batcher, size = model.runner._batcher, model.pool.block_size
+    tables = [[1 + 3 * index, 3 + 3 * index, 2 + 3 * index] for index in range(count)]
+    runs = [Run([7], size - 2 + index, tables[index], 1) for index in range(count)]
+    chain = batcher.prepare_chain(runs, 5)
+    assert len(chain) == 5
+    for step, batch in enumerate(chain):
+        one = batcher.prepare([replace(run, start=run.start + step) for run in runs])
+        assert torch.equal(batch.slots, one.slots)
+        assert torch.equal(batch.positions[:count], one.positions[:count])
+        with torch.inference_mode():
+            mine, _ = model.runner.decoder.forward(batch, model.runner.cache)
+            expected, _ = model.runner.decoder.forward(one, model.runner.cache)
+        assert torch.equal(mine[:count], expected[:count])
+
+
+def test_keys_before_the_first_are_never_seen(tmp_path: Path, load: Load) -> None:
+    model = load(tiny_model(tmp_path / "model", "llama"))
+    spec, cache = model.spec, model.runner.cache
+    batcher = Batcher(
+        cache,
+        num_heads=spec.num_heads,
+        num_kv_heads=spec.num_kv_heads,
+        windows=(None,),
+        min_rows=1,
+        first_key=2,
+    )
+    [group] = batcher.prepare([Run([5, 6, 7], 2, [1], num_logits=1)]).groups
+    seen = (group.masks[None][0, :, 0] == 0).int().tolist()
+    assert [row[:6] for row in seen] == [[0, 0, 1, 0, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 1, 1, 1, 0]]
 
 
 def test_a_run_that_wants_no_logits_gets_none(tmp_path: Path, load: Load) -> None:

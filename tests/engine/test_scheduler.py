@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from outdraft.engine.kv_cache import BlockPool
-from outdraft.engine.scheduler import Scheduler, Work
+from outdraft.engine.scheduler import Scheduler, Work, seen
 from outdraft.engine.sequence import SamplingParams, Sequence, Status
 
 SIZE = 4
@@ -242,3 +243,14 @@ def test_only_tokens_of_the_text_are_published() -> None:
     one.tokens.append(7)  # and here it stopped: 5 tokens, 9 computed
     scheduler.publish(one)
     assert len(one.block_hashes) == 1
+
+
+def test_what_a_step_shows_leaves_out_refused_drafts() -> None:
+    """Rows of all works lie one after another; a chunk of a prompt has no drafts to lose."""
+    first, second, third = sequence(0, [1] * 9), sequence(1, [2] * 3), sequence(2, [3] * 8)
+    first.num_computed, second.num_computed, third.num_computed = 8, 2, 4
+    works = [Work(first, 1, [5, 6, 7]), Work(third, 2), Work(second, 1, [8, 9])]
+    rows = torch.arange(4 + 2 + 3)[:, None]
+    shown = seen(works, [[5, 6, 1], [4]], rows)
+    assert [(one.sequence.id, one.start) for one in shown] == [(0, 8), (2, 4), (1, 2)]
+    assert [one.features[:, 0].tolist() for one in shown] == [[0, 1, 2], [4, 5], [6]]

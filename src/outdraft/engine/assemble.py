@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
 from outdraft.catalog import ModelFiles, Progress, resolve, silent
 from outdraft.engine.engine import Engine
+from outdraft.engine.kv_cache import BlockPool, KVCache
 from outdraft.engine.loading import (
     BLOCK_SIZE,
     LoadedModel,
@@ -15,14 +17,18 @@ from outdraft.engine.loading import (
     resolve_device,
     resolve_dtype,
 )
+from outdraft.engine.models.head import load_head
+from outdraft.engine.models.weights import open_weights
 from outdraft.engine.proposers.draft_model import DraftModelProposer
+from outdraft.engine.proposers.eagle import EagleProposer
 from outdraft.engine.proposers.ngram import NgramProposer
 from outdraft.engine.proposers.proposer import Proposer
 from outdraft.engine.proposers.suffix import SuffixProposer
 from outdraft.engine.tokenizer import Tokenizer, first_difference, load_tokenizer
 from outdraft.errors import OptionError, PairingError
 from outdraft.modelspec import read_modelspec
-from outdraft.speculation import OFF, Speculation
+from outdraft.modelspec.head import HeadSpec, check_head, is_head, read_head
+from outdraft.speculation import OFF, WITH_DRAFT, Speculation
 
 _CPU_KV_CACHE_BYTES = 1 << 30
 _GPU_KV_CACHE_SHARE = 0.6  # of what is free before the target is loaded
@@ -65,11 +71,14 @@ def load_engine(
         )
     files = resolve(target, progress=progress)
     tokenizer = load_tokenizer(files.path)
-    draft_files = None
-    if speculation.method == "draft_model" and speculation.draft is not None:
-        # Before anything heavy is loaded: most pairs that cannot work show it here.
+    draft_files, head = None, None
+    if speculation.method in WITH_DRAFT and speculation.draft is not None:
         draft_files = resolve(speculation.draft, progress=progress)
-        _check_pairing(files, tokenizer, draft_files)
+        # Before anything heavy is loaded: most pairs that cannot work show it here.
+        if speculation.method == "eagle":
+            head = _read_head(files, draft_files)
+        else:
+            _check_pairing(files, tokenizer, draft_files)
     model = load_model(
         files,
         dtype=dtype,
@@ -79,12 +88,17 @@ def load_engine(
         max_context=max_model_len,
         reuse_prefixes=reuse_prefixes,
         on_layer=on_layer,
+        taps=head.taps if head else (),
     )
+    if head is not None:
+        proposer: Proposer | None = _make_eagle(speculation, model, head, reuse_prefixes)
+    else:
+        proposer = _make_proposer(speculation, model, draft_files, dtype, device, reuse_prefixes)
     return Engine(
         model,
         tokenizer,
         speculation=speculation,
-        proposer=_make_proposer(speculation, model, draft_files, dtype, device, reuse_prefixes),
+        proposer=proposer,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
     )
@@ -126,7 +140,46 @@ def _make_proposer(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _HeadFiles:
+    spec: HeadSpec
+    files: ModelFiles
+    taps: tuple[int, ...]  # layers of its target
+
+
+def _read_head(target: ModelFiles, files: ModelFiles) -> _HeadFiles:
+    head, spec = read_head(files.path), read_modelspec(target.path)
+    check_head(head, spec, name=files.name, target_name=target.name)
+    return _HeadFiles(head, files, head.taps(spec.num_layers))
+
+
+def _make_eagle(
+    speculation: Speculation, target: LoadedModel, head: _HeadFiles, reuse_prefixes: bool
+) -> EagleProposer:
+    decoder, num_blocks, spec = target.runner.decoder, target.pool.num_blocks, head.spec
+    weights = open_weights(
+        head.files.path, num_heads=spec.num_heads, num_kv_heads=spec.num_kv_heads
+    )
+    loaded = load_head(spec, weights, decoder.embedding, quantization=speculation.quantization)
+    return EagleProposer(
+        loaded,
+        KVCache(
+            1,
+            num_blocks,
+            BLOCK_SIZE,
+            spec.num_kv_heads,
+            spec.head_dim,
+            decoder.dtype,
+            decoder.device,
+        ),
+        BlockPool(num_blocks, BLOCK_SIZE, reuse=reuse_prefixes),
+        keep_probs=speculation.rule == "rejection",
+    )
+
+
 def _check_pairing(target: ModelFiles, tokenizer: Tokenizer, draft: ModelFiles) -> None:
+    if is_head(draft.path):
+        raise PairingError(f"draft {draft.name} is a head, not a model; use method eagle")
     difference = first_difference(tokenizer, load_tokenizer(draft.path))
     if difference is not None:
         raise PairingError(

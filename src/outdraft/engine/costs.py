@@ -21,6 +21,11 @@ class StepCosts:
         self._sizes = sorted(measured)
         self._seconds = [measured[size] for size in self._sizes]
 
+    @property
+    def measured(self) -> dict[int, float]:
+        """Tokens of a step → seconds."""
+        return dict(zip(self._sizes, self._seconds, strict=True))
+
     def seconds(self, num_tokens: int) -> float:
         sizes, seconds = self._sizes, self._seconds
         if len(sizes) == 1 or num_tokens <= sizes[0]:

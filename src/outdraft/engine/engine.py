@@ -20,10 +20,9 @@ from outdraft.engine.costs import StepCosts, measure_step_costs
 from outdraft.engine.loading import LoadedModel
 from outdraft.engine.logprobs import score_prompt, token_logprobs
 from outdraft.engine.outputs import Generation, StepStats, Update
-from outdraft.engine.proposers.proposer import Ask, Proposer
-from outdraft.engine.runner import Run
+from outdraft.engine.proposers.proposer import Ask, Observer, Proposer
 from outdraft.engine.sampling import Row, mix64, processed_logits
-from outdraft.engine.scheduler import Scheduler, Work
+from outdraft.engine.scheduler import Scheduler, Work, seen
 from outdraft.engine.sequence import Acceptance, FinishReason, SamplingParams, Sequence, Status
 from outdraft.engine.tokenizer import Tokenizer
 from outdraft.engine.transcript import Transcript
@@ -189,7 +188,7 @@ class Engine:
             generation = self._live[work.sequence.id].generation
             generation.started_ns = generation.started_ns or started_ns
         probs = self._propose(works)
-        result = self._runner.run([_run_of(work) for work in works])
+        result = self._runner.run([work.run() for work in works])
         logits = self._without_prompts(works, result.logits)
         drawing = [work for work in works if work.reaches_end]
         rows = [
@@ -209,6 +208,8 @@ class Engine:
                 posterior_threshold=self.speculation.posterior_threshold,
                 posterior_alpha=self.speculation.posterior_alpha,
             )
+        if result.features is not None and isinstance(self._proposer, Observer):
+            self._proposer.observe(seen(works, emitted, result.features))
         for work in works:
             if not work.reaches_end:
                 self._scheduler.commit(work, 0)
@@ -382,14 +383,3 @@ class Engine:
         finally:
             self.abort(request_id)
         yield from (live.generation for live in lives)
-
-
-def _run_of(work: Work) -> Run:
-    sequence = work.sequence
-    start = sequence.num_computed
-    return Run(
-        tokens=[*sequence.tokens[start : start + work.num_tokens], *work.drafts],
-        start=start,
-        table=sequence.table,
-        num_logits=work.num_logits,
-    )

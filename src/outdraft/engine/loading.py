@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,7 +38,9 @@ def load_model(
     max_context: int | None,
     reuse_prefixes: bool,
     on_layer: Callable[[int, int], None],
+    taps: Sequence[int] = (),
 ) -> LoadedModel:
+    """`taps`: layers whose hidden states a step shall hand out, see Decoder.forward."""
     where = resolve_device(device)
     spec = read_modelspec(files.path)
     if max_context is not None and max_context > spec.max_context:
@@ -56,7 +58,11 @@ def load_model(
         on_layer=on_layer,
     )
     model = with_cache(
-        decoder, kv_cache_bytes, max_context or spec.max_context, reuse_prefixes=reuse_prefixes
+        decoder,
+        kv_cache_bytes,
+        max_context or spec.max_context,
+        reuse_prefixes=reuse_prefixes,
+        taps=taps,
     )
     if max_context is not None and model.is_cache_limited:
         raise OptionError(
@@ -67,7 +73,12 @@ def load_model(
 
 
 def with_cache(
-    decoder: Decoder, kv_cache_bytes: int, max_context: int, *, reuse_prefixes: bool
+    decoder: Decoder,
+    kv_cache_bytes: int,
+    max_context: int,
+    *,
+    reuse_prefixes: bool,
+    taps: Sequence[int] = (),
 ) -> LoadedModel:
     spec = decoder.spec
     per_token = spec.kv_bytes_per_token(decoder.dtype.itemsize)
@@ -96,7 +107,11 @@ def with_cache(
     # Block 0 is scratch. A lone sequence must always fit, or it could never finish.
     capacity = (num_blocks - 1) * BLOCK_SIZE
     return LoadedModel(
-        spec, Runner(decoder, cache), pool, min(max_context, capacity), capacity < max_context
+        spec,
+        Runner(decoder, cache, taps),
+        pool,
+        min(max_context, capacity),
+        capacity < max_context,
     )
 
 

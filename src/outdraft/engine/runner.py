@@ -6,7 +6,7 @@ The only place that knows where a step is computed. Target and draft each have a
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -34,7 +34,8 @@ class Run:
 class StepResult:
     logits: Tensor  # (R, vocab) float32: the runs' wanted rows, in order
     hidden: Tensor  # (R, hidden): the same rows before the last norm
-    taps: list[Tensor]  # (R, hidden) each: behind the layers asked for
+    # (T, taps * hidden): the stream entering the tapped layers, of every token of every run
+    features: Tensor | None
 
 
 class Runner:
@@ -43,26 +44,51 @@ class Runner:
         self.cache = cache
         self._taps = taps
         spec = decoder.spec
-        self._windows = sorted(set(spec.windows), key=lambda window: window or 0)
-        per_kv = spec.num_heads // spec.num_kv_heads
-        # Enough queries per sequence that no attention product is too small (attention.py).
-        self._min_queries = -(-MIN_PRODUCT_ROWS // per_kv)
+        self._batcher = Batcher(
+            cache,
+            num_heads=spec.num_heads,
+            num_kv_heads=spec.num_kv_heads,
+            windows=spec.windows,
+            min_rows=decoder.min_rows,
+        )
 
     @torch.inference_mode()
     def run(self, runs: Seq[Run]) -> StepResult:
-        batch = self._prepare(runs)
+        batch = self._batcher.prepare(runs)
         hidden, taps = self.decoder.forward(batch, self.cache, self._taps)
         wanted = hidden.index_select(0, batch.logit_rows)
         count = sum(run.num_logits for run in runs)
         logits = self.decoder.logits(wanted) if count else wanted.new_empty(0, 0)
-        return StepResult(
-            logits=logits[:count],
-            hidden=wanted[:count],
-            taps=[tap.index_select(0, batch.logit_rows)[:count] for tap in taps],
-        )
+        features = None
+        if taps:
+            features = torch.cat(taps, 1)[: sum(len(run.tokens) for run in runs)]
+        return StepResult(logits=logits[:count], hidden=wanted[:count], features=features)
 
-    def _prepare(self, runs: Seq[Run]) -> Batch:
-        device, size = self.decoder.device, self.cache.block_size
+
+class Batcher:
+    """Runs over one cache → the tensors that every layer reads."""
+
+    def __init__(
+        self,
+        cache: KVCache,
+        *,
+        num_heads: int,
+        num_kv_heads: int,
+        windows: Seq[int | None],
+        min_rows: int,
+        first_key: int = 0,
+    ) -> None:
+        """`min_rows`: fewest rows a step should have. Keys before `first_key` nobody sees."""
+        self._cache = cache
+        self._device = cache.keys[0].device
+        self._windows = sorted(set(windows), key=lambda window: window or 0)
+        self._min_rows = min_rows
+        self._first_key = first_key
+        # Enough queries per sequence that no attention product is too small (attention.py).
+        self._min_queries = -(-MIN_PRODUCT_ROWS // (num_heads // num_kv_heads))
+
+    def prepare(self, runs: Seq[Run]) -> Batch:
+        device, size = self._device, self._cache.block_size
         tokens: list[int] = []
         positions: list[int] = []
         slots: list[int] = []
@@ -73,15 +99,15 @@ class Runner:
             tokens.extend(run.tokens)
             for position in range(run.start, run.start + len(run.tokens)):
                 positions.append(position)
-                slots.append(run.table[position // size] * size + position % size)
+                slots.append(_slot(run.table, position, size))
             logit_rows.extend(range(len(tokens) - run.num_logits, len(tokens)))
         # Rows that are only there so that products are not too small write to scratch.
-        num_rows = max(len(tokens), self.decoder.min_rows)
+        num_rows = max(len(tokens), self._min_rows)
         padding = num_rows - len(tokens)
         tokens.extend([0] * padding)
         positions.extend([0] * padding)
         slots.extend([SCRATCH_BLOCK * size] * padding)
-        logit_rows.extend([0] * (self.decoder.min_rows - len(logit_rows)))
+        logit_rows.extend([0] * (self._min_rows - len(logit_rows)))
 
         groups: list[Group] = []
         merge = [0] * num_rows
@@ -111,8 +137,37 @@ class Runner:
             logit_rows=torch.tensor(logit_rows, dtype=torch.long).to(device),
         )
 
+    def prepare_chain(self, runs: Seq[Run], steps: int) -> list[Batch]:
+        """`runs` of one token each, then the next position of each, and so on: one batch a step.
+
+        Rows are in the runs' order. Tokens are those of `runs` throughout: put the right ones in.
+        """
+        size = self._cache.block_size
+        last = self.prepare([replace(run, start=run.start + steps - 1) for run in runs])
+        [group] = last.groups
+        padding = [SCRATCH_BLOCK * size] * (len(last.tokens) - len(runs))
+        slots = [
+            [*(_slot(run.table, run.start + step, size) for run in runs), *padding]
+            for step in range(steps)
+        ]
+        later = torch.arange(steps, device=self._device)[:, None]
+        starts = torch.tensor([run.start for run in runs]).to(self._device)
+        keys = torch.arange(group.num_blocks * size, device=self._device)
+        # (steps, S, 1, 1, L): all of a sequence's queries are one and its padding.
+        masks = self._mask((starts + later)[..., None], keys, None)
+        positions = last.positions - later.flip(0)  # those of padding mean nothing
+        return [
+            replace(
+                last,
+                positions=positions[step],
+                slots=slot,
+                groups=(replace(group, masks={None: masks[step]}),),
+            )
+            for step, slot in enumerate(torch.tensor(slots).to(self._device))
+        ]
+
     def _group(self, runs: Seq[Run], num_queries: int, rows: list[int], num_rows: int) -> Group:
-        device, size = self.decoder.device, self.cache.block_size
+        device, size = self._device, self._cache.block_size
         counts = [-(-(run.start + len(run.tokens)) // size) for run in runs]
         num_blocks = max(counts)
         blocks = [
@@ -135,8 +190,23 @@ class Runner:
             rows=None if alone or rows == list(range(num_rows)) else torch.tensor(rows).to(device),
             blocks=torch.tensor(blocks).view(-1).to(device),
             first_block=first if consecutive else None,
-            masks={window: _mask(at, keys, window) for window in self._windows},
+            masks={window: self._mask(at, keys, window) for window in self._windows},
         )
+
+    def _mask(self, at: Tensor, keys: Tensor, window: int | None) -> Tensor:
+        """0 where a query at `at` (…, Q) sees a key (L,), -inf elsewhere: (…, Q, 1, L)."""
+        hidden = keys > at[..., None]
+        if window is not None:
+            hidden |= keys <= at[..., None] - window
+        if self._first_key:
+            hidden |= keys < self._first_key
+        mask = torch.zeros(hidden.shape, device=at.device).masked_fill_(hidden, float("-inf"))
+        return mask.unsqueeze(-2)
+
+
+def _slot(table: Seq[int], position: int, size: int) -> int:
+    """Where a position's keys and values go."""
+    return table[position // size] * size + position % size
 
 
 def _by_length(runs: Seq[Run]) -> list[list[int]]:
@@ -146,12 +216,3 @@ def _by_length(runs: Seq[Run]) -> list[list[int]]:
         length = max(_SHORT_RUN, 1 << (len(run.tokens) - 1).bit_length())
         members.setdefault(length, []).append(index)
     return list(members.values())
-
-
-def _mask(at: Tensor, keys: Tensor, window: int | None) -> Tensor:
-    """0 where a query at `at` (S, Q) sees a key (L,), -inf elsewhere: (S, Q, 1, L)."""
-    hidden = keys > at[..., None]
-    if window is not None:
-        hidden |= keys <= at[..., None] - window
-    mask = torch.zeros(hidden.shape, device=at.device).masked_fill_(hidden, float("-inf"))
-    return mask[:, :, None, :]

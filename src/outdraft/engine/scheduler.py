@@ -8,9 +8,14 @@ tokens later (or finds them still in the cache) and its text does not change.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
+from torch import Tensor
+
 from outdraft.engine.kv_cache import BlockPool, extend_hashes
+from outdraft.engine.proposers.proposer import Seen
+from outdraft.engine.runner import Run
 from outdraft.engine.sequence import Sequence, Status
 
 
@@ -40,6 +45,27 @@ class Work:
     @property
     def num_logits(self) -> int:
         return self.num_tokens if self.scores_prompt else self.num_drawn
+
+    def run(self) -> Run:
+        tokens, start = self.sequence.tokens, self.sequence.num_computed
+        return Run(
+            tokens=[*tokens[start : start + self.num_tokens], *self.drafts],
+            start=start,
+            table=self.sequence.table,
+            num_logits=self.num_logits,
+        )
+
+
+def seen(works: Seq[Work], emitted: Seq[Seq[int]], features: Tensor) -> list[Seen]:
+    """What is worth showing of a step: `emitted` are the tokens of the works that reach the end."""
+    found = []
+    accepted = iter(len(tokens) - 1 for tokens in emitted)
+    row = 0
+    for work in works:
+        count = work.num_tokens + (next(accepted) if work.reaches_end else 0)
+        found.append(Seen(work.sequence, work.sequence.num_computed, features[row : row + count]))
+        row += work.num_tokens + len(work.drafts)
+    return found
 
 
 class Scheduler:

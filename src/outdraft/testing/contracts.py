@@ -15,8 +15,11 @@ import random
 import torch
 
 from outdraft.engine.proposers.draft_model import DraftModelProposer
+from outdraft.engine.proposers.eagle import EagleProposer
 from outdraft.engine.proposers.proposer import Ask, Draft, Proposer
 from outdraft.engine.sequence import SamplingParams, Sequence
+
+WITH_POOL = (DraftModelProposer, EagleProposer)
 
 
 class ProposerContract:
@@ -27,6 +30,12 @@ class ProposerContract:
     def make_proposer(self) -> Proposer:
         """A new proposer that knows nothing yet; called several times in a test."""
         raise NotImplementedError
+
+    def show(self, proposer: Proposer, sequence: Sequence) -> None:
+        """What an engine lets a proposer see before it asks: all tokens but the last were computed.
+
+        For an `Observer`: show it the hidden states of those that it has not seen.
+        """
 
     # ------------------------------------------------------------ texts
 
@@ -59,6 +68,8 @@ class ProposerContract:
 
     def ask(self, proposer: Proposer, *asks: Ask) -> list[Draft]:
         """Proposes, and checks all that must hold for any answer."""
+        for ask in asks:
+            self.show(proposer, ask.sequence)
         before = [list(ask.sequence.tokens) for ask in asks]
         drafts = proposer.propose(asks)
         assert [ask.sequence.tokens for ask in asks] == before, "the text was changed"
@@ -80,7 +91,7 @@ class ProposerContract:
         assert bool((drawn > 0).all()), "a token that its own distribution rules out"
 
     def check_pool(self, proposer: Proposer) -> None:
-        if isinstance(proposer, DraftModelProposer):
+        if isinstance(proposer, WITH_POOL):
             proposer.pool.check(proposer.tables)
 
     # ------------------------------------------------------------ the contract
@@ -164,7 +175,7 @@ class ProposerContract:
         for one in texts:
             proposer.release(one)
             self.check_pool(proposer)
-        if isinstance(proposer, DraftModelProposer):
+        if isinstance(proposer, WITH_POOL):
             assert proposer.tables == []
             assert proposer.pool.num_used == 0
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,11 +16,12 @@ from torch import Tensor
 from outdraft.engine.kv_cache import KVCache
 from outdraft.engine.models.attention import attend
 from outdraft.engine.models.batch import Batch
+from outdraft.engine.models.elementwise import Rotary, rotate, silu
 from outdraft.engine.models.linear import AnyProduct, make_product
 from outdraft.engine.models.norm import Norm, widened
 from outdraft.engine.models.weights import Weights
 from outdraft.errors import CorruptFileError
-from outdraft.modelspec import ModelSpec, inverse_frequencies
+from outdraft.modelspec import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,6 @@ class Layer:
     down: AnyProduct
     rotates: bool
     window: int | None
-
-
-class Rotation(NamedTuple):
-    """Rotary position embedding of one step; both broadcast to (T, heads + kv_heads, head_dim)."""
-
-    cos: Tensor
-    sin: Tensor  # negated in the first half
 
 
 class Decoder:
@@ -64,19 +57,22 @@ class Decoder:
         self._head = head
         # Fewest rows a step should have, see linear.PACKED_MIN_ROWS.
         self.min_rows = max(head.min_rows, *(layer.qkv.min_rows for layer in layers))
-        frequencies = torch.as_tensor(inverse_frequencies(spec), dtype=torch.float32)
-        self._frequencies = frequencies.to(self.device)  # (head_dim / 2,)
-        # Queries carry the 1/sqrt(head_dim) of attention; keys do not.
-        scale = torch.ones(spec.num_heads + spec.num_kv_heads, 1, device=self.device)
-        scale[: spec.num_heads] = spec.head_dim**-0.5
-        self._scale = scale
+        self._rotary = Rotary(spec, self.device)
+
+    @property
+    def embedding(self) -> Tensor:
+        return self._embedding
 
     def forward(
         self, batch: Batch, cache: KVCache, taps: Sequence[int] = ()
     ) -> tuple[Tensor, list[Tensor]]:
-        """Hidden states (T, hidden) before the last norm, and those behind layers `taps`."""
+        """Hidden states (T, hidden) before the last norm, and those entering layers `taps`.
+
+        Layer 0 is entered by the embedding; entering one more than there are means leaving the
+        last. What is tapped comes in order of layers.
+        """
         spec = self.spec
-        rotated, still = self._rotations(batch.positions)
+        rotated, still = self._rotary(batch.positions), self._rotary.still
         num_qk = spec.num_heads + spec.num_kv_heads
         eps = spec.rms_eps
         widths = (spec.intermediate_size, spec.intermediate_size)
@@ -84,12 +80,14 @@ class Decoder:
         stream = widened(F.embedding(batch.tokens, self._embedding), eps)
         x = stream.narrow(1, 0, spec.hidden_size)
         for index, layer in enumerate(self._layers):
+            if index in taps:
+                tapped.append(x.clone())
             qkv = layer.qkv(layer.attention_norm(x, stream))
             qkv = qkv.view(-1, num_qk + spec.num_kv_heads, spec.head_dim)
             qk, values = qkv.split_with_sizes((num_qk, spec.num_kv_heads), 1)
             if layer.qk_norm is not None:
                 qk = F.rms_norm(qk, (spec.head_dim,), None, eps) * layer.qk_norm
-            qk = _rotate(qk, rotated if layer.rotates else still)
+            qk = rotate(qk, rotated if layer.rotates else still)
             queries, keys = qk.split_with_sizes((spec.num_heads, spec.num_kv_heads), 1)
             cache.write(index, batch.slots, keys, values)
             mixed = [
@@ -104,41 +102,15 @@ class Decoder:
             x += layer.output(attended)
             gate_up = layer.gate_up(layer.mlp_norm(x, stream))
             gate, up = gate_up.split_with_sizes(widths, 1)
-            x += layer.down(_silu(gate).mul_(up))
-            if index in taps:
-                tapped.append(x.clone())
+            x += layer.down(silu(gate).mul_(up))
+        if len(self._layers) in taps:
+            tapped.append(x.clone())
         return x, tapped
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(R, hidden) → (R, vocab) in float32."""
         normed = self._norm(hidden, widened(hidden, self.spec.rms_eps))
         return self._head(normed).float()
-
-    def _rotations(self, positions: Tensor) -> tuple[Rotation, Rotation]:
-        """Cosines and signed sines (T, heads + kv_heads, head_dim), times the query scale."""
-        angles = torch.outer(positions.float(), self._frequencies)
-        cos, sin = angles.cos(), angles.sin()
-        rotated = Rotation(
-            self._scale * torch.cat([cos, cos], -1)[:, None],
-            self._scale * torch.cat([-sin, sin], -1)[:, None],
-        )
-        return rotated, Rotation(self._scale, torch.zeros_like(self._scale))
-
-
-# Two operations below are spelled out where torch has one fused call (a complex product,
-# F.silu): at the end of a thread's share those fall back to scalar code that rounds
-# differently, so a row's bits would depend on how many rows there are.
-
-
-def _rotate(x: Tensor, by: Rotation) -> Tensor:
-    """Rotates element i of x (T, heads, head_dim) with element i + head_dim/2."""
-    wide = x.float()
-    swapped = wide.roll(x.shape[-1] // 2, -1)
-    return (wide * by.cos).add_(swapped.mul_(by.sin)).to(x.dtype)
-
-
-def _silu(x: Tensor) -> Tensor:
-    return x / x.neg().exp_().add_(1)
 
 
 def load_decoder(

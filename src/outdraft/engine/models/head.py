@@ -1,0 +1,140 @@
+"""A head: one layer over the target's hidden states that drafts (layout: modelspec/head.py).
+
+Runs a Batch like Decoder does, but is told each row's hidden state: the target's fused features,
+or the head's own output one step before. Its cache has one layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from outdraft.engine.kv_cache import KVCache
+from outdraft.engine.models.attention import attend
+from outdraft.engine.models.batch import Batch
+from outdraft.engine.models.elementwise import Rotary, Rotation, rotate
+from outdraft.engine.models.linear import AnyProduct, make_product
+from outdraft.engine.models.norm import Norm, widened
+from outdraft.engine.models.weights import Weights
+from outdraft.errors import CorruptFileError
+from outdraft.modelspec.head import EMBEDDING, HeadSpec, canonical_name
+
+
+class Head:
+    def __init__(
+        self,
+        spec: HeadSpec,
+        *,
+        embedding: Tensor,
+        targets: Tensor,
+        norms: dict[str, Norm],
+        products: dict[str, AnyProduct],
+    ) -> None:
+        self.spec = spec
+        self.dtype = embedding.dtype
+        self.device = embedding.device
+        self.targets = targets  # (D,) the target's id of every draft token
+        self._embedding = embedding  # (V, H)
+        self._token_norm, self._hidden_norm = norms["token"], norms["hidden"]
+        self._mlp_norm, self._norm = norms["mlp"], norms["last"]
+        self._fc, self._qkv, self._output = products["fc"], products["qkv"], products["output"]
+        self._gate_up, self._down = products["gate_up"], products["down"]
+        self._lm_head = products["lm_head"]
+        # Fewest rows a step should have, see linear.PACKED_MIN_ROWS.
+        self.min_rows = max(product.min_rows for product in products.values())
+        self._rotary = Rotary(spec, self.device)
+
+    def fuse(self, features: Tensor) -> Tensor:
+        """(T, 3 * G) of the target's tapped states → (T, H)."""
+        missing = self.min_rows - len(features)
+        padded = F.pad(features, (0, 0, 0, missing)) if missing > 0 else features
+        return self._fc(padded)[: len(features)]
+
+    def rotation(self, positions: Tensor) -> Rotation:
+        return self._rotary(positions)
+
+    def forward(self, batch: Batch, hidden: Tensor, cache: KVCache, rotation: Rotation) -> Tensor:
+        """hidden (T, H), one for every row of the batch → the layer's output (T, H)."""
+        spec = self.spec
+        num_qk = spec.num_heads + spec.num_kv_heads
+        eps = spec.rms_eps
+        tokens = F.embedding(batch.tokens, self._embedding)
+        tokens = self._token_norm(tokens, widened(tokens, eps))
+        normed = self._hidden_norm(hidden, widened(hidden, eps))
+        qkv = self._qkv(torch.cat([tokens, normed], 1))
+        qkv = qkv.view(-1, num_qk + spec.num_kv_heads, spec.head_dim)
+        qk, values = qkv.split_with_sizes((num_qk, spec.num_kv_heads), 1)
+        qk = rotate(qk, rotation)
+        queries, keys = qk.split_with_sizes((spec.num_heads, spec.num_kv_heads), 1)
+        cache.write(0, batch.slots, keys, values)
+        mixed = [
+            attend(queries, cache.keys[0], cache.values[0], group, None) for group in batch.groups
+        ]
+        attended = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+        if batch.merge is not None:
+            attended = attended.index_select(0, batch.merge)
+        elif len(attended) > len(hidden):  # a single row, repeated
+            attended = attended.narrow(0, 0, len(hidden))
+        x = self._output(attended) + (normed if spec.norm_before_residual else hidden)
+        gate_up = self._gate_up(self._mlp_norm(x, widened(x, eps)))
+        gate, up = gate_up.split_with_sizes((spec.intermediate_size, spec.intermediate_size), 1)
+        return x.add_(self._down(F.silu(gate).mul_(up)))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(R, H) → (R, D) in float32, over the draft vocabulary."""
+        normed = self._norm(hidden, widened(hidden, self.spec.rms_eps))
+        return self._lm_head(normed).float()
+
+
+def load_head(
+    spec: HeadSpec, weights: Weights, embedding: Tensor, *, quantization: str = "none"
+) -> Head:
+    """`embedding` is the target's: it says where and in which dtype the head computes."""
+    device, dtype = embedding.device, embedding.dtype
+    stored = {canonical_name(name): name for name in weights.names()}
+
+    def tensor(name: str) -> Tensor:
+        return weights.get(stored[name]).to(device=device, dtype=dtype)
+
+    def norm(name: str) -> Norm:
+        return Norm(tensor(f"{name}.weight"), spec.rms_eps)
+
+    def product(names: Sequence[str], quantization: str = quantization) -> AnyProduct:
+        """Several projections of one input as a single product."""
+        weight = torch.cat([tensor(f"{name}.weight") for name in names])
+        return make_product(weight, None, quantization)
+
+    targets = torch.arange(spec.draft_vocab_size)
+    if "d2t" in stored:
+        targets += weights.get(stored["d2t"]).long()
+    if not 0 <= int(targets.min()) <= int(targets.max()) < spec.vocab_size:
+        raise CorruptFileError(
+            f"the head's d2t leads to token ids {int(targets.min())} to {int(targets.max())}, "
+            f"outside the vocabulary of {spec.vocab_size}"
+        )
+    if len(targets.unique()) != len(targets):
+        raise CorruptFileError("the head's d2t leads two draft tokens to one token of the target")
+    attention, mlp = "layers.0.self_attn", "layers.0.mlp"
+    return Head(
+        spec,
+        embedding=tensor(EMBEDDING) if spec.has_embedding else embedding,
+        targets=targets.to(device),
+        norms={
+            "token": norm("layers.0.input_layernorm"),
+            "hidden": norm("layers.0.hidden_norm"),
+            "mlp": norm("layers.0.post_attention_layernorm"),
+            "last": norm("norm"),
+        },
+        products={
+            "fc": product(["fc"]),
+            "qkv": product([f"{attention}.{name}_proj" for name in "qkv"]),
+            "output": product([f"{attention}.o_proj"]),
+            "gate_up": product([f"{mlp}.gate_proj", f"{mlp}.up_proj"]),
+            "down": product([f"{mlp}.down_proj"]),
+            # As in a decoder: 4 bits there would cost more acceptance than they save.
+            "lm_head": product(["lm_head"], "int8" if quantization == "int4" else quantization),
+        },
+    )
