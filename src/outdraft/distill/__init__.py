@@ -1,0 +1,1 @@
+"""Drafts made from a target's own text: `outdraft distill`."""

@@ -1,0 +1,120 @@
+"""From sizes to a draft that can be trained, and from earlier files to one that goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from outdraft.distill.head_draft import Head, choose_vocabulary
+from outdraft.distill.shards import Corpus
+from outdraft.distill.small_model import ModelSize, SmallModel, model_spec
+from outdraft.distill.target import Target
+from outdraft.errors import OptionError
+from outdraft.modelspec import ModelSpec
+from outdraft.modelspec.head import NUM_TAPS, HeadSpec
+
+_SCALE_TEXTS = 16  # texts that show how large the target's states are
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSize:
+    intermediate: int | None = None  # None: as wide as the target is
+    heads: int | None = None  # None: the target's
+    kv_heads: int | None = None
+    draft_vocab: int = 4096
+    taps: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.taps is not None and len(set(self.taps)) != NUM_TAPS:
+            raise OptionError(f"a head taps {NUM_TAPS} different layers, got {list(self.taps)}")
+        for name in ("intermediate", "heads", "kv_heads", "draft_vocab"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise OptionError(f"{name} must be at least 1, got {value}")
+
+
+def head_spec(target: ModelSpec, size: HeadSize) -> HeadSpec:
+    n = target.num_layers
+    taps = size.taps or default_taps(n)
+    if sorted(taps)[0] < 0 or sorted(taps)[-1] > n:
+        raise OptionError(f"the target has {n} layers, so taps lie between 0 and {n}: {taps}")
+    heads, kv_heads = size.heads or target.num_heads, size.kv_heads or target.num_kv_heads
+    if heads % kv_heads:
+        raise OptionError(f"{heads} heads cannot share {kv_heads} kv heads; change --kv-heads")
+    return HeadSpec(
+        hidden_size=target.hidden_size,
+        target_hidden_size=target.hidden_size,
+        intermediate_size=size.intermediate or target.hidden_size,
+        num_heads=heads,
+        num_kv_heads=kv_heads,
+        head_dim=target.head_dim,
+        vocab_size=target.vocab_size,
+        draft_vocab_size=min(size.draft_vocab, target.vocab_size),
+        rms_eps=target.rms_eps,
+        rope_theta=target.rope_theta,
+        rope_scaling=None,
+        norm_before_residual=True,
+        layer_ids=tuple(sorted(taps)),
+        max_context=target.max_context,
+    )
+
+
+def default_taps(num_layers: int) -> tuple[int, ...]:
+    """Early, middle, and the stream that enters the last layer."""
+    last = max(num_layers - 1, 2)
+    return (min(2, last - 2), (2 + last) // 2 if last > 3 else last - 1, last)
+
+
+def make_draft(
+    kind: str,
+    target: Target,
+    corpus: Corpus,
+    size: ModelSize | HeadSize,
+    *,
+    seed: int,
+    start: Path | None = None,
+) -> SmallModel | Head:
+    """A fresh draft on the target's device, or one with the weights of `start`, a folder."""
+    torch.manual_seed(seed)
+    draft: SmallModel | Head
+    if isinstance(size, ModelSize):
+        draft = SmallModel(model_spec(target.spec, size)).to(target.device)
+        draft.start_from(target)
+    else:
+        spec = head_spec(target.spec, size)
+        draft = Head(spec, spec.taps(target.spec.num_layers)).to(target.device)
+        draft.choose(
+            choose_vocabulary(
+                corpus.frequencies(spec.vocab_size), spec.draft_vocab_size, target.eos_ids
+            )
+        )
+        some = range(min(_SCALE_TEXTS, len(corpus)))
+        draft.start_from(target, corpus.batch(some, target.device))
+    if start is not None:
+        take_weights(draft, start)
+    return draft
+
+
+def take_weights(draft: SmallModel | Head, folder: Path) -> None:
+    """The weights of an earlier draft of the same sizes."""
+    try:
+        state = load_file(folder / "model.safetensors")
+    except OSError as error:
+        raise OptionError(f"cannot read {folder}/model.safetensors: {error}") from error
+    if isinstance(draft, Head):
+        shifts = state.pop("d2t", None)
+        state.pop("t2d", None)
+        if shifts is not None:
+            draft.choose(torch.arange(len(shifts)) + shifts)
+        state["d2t"], state["scale"] = draft.d2t, draft.scale
+        state["fc.weight"] = state["fc.weight"].to(draft.scale).float() * draft.scale
+    state = {name: t.float() if t.is_floating_point() else t for name, t in state.items()}
+    module = draft if isinstance(draft, Head) else draft.network
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise OptionError(f"{folder} is a draft of other sizes: {reason}") from None

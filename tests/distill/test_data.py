@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from outdraft.distill.clock import silent
+from outdraft.distill.data import make_data, shard_paths
+from outdraft.distill.shards import Corpus
+from outdraft.distill.target import Target
+from outdraft.errors import OptionError
+from tests.distill.conftest import SETTINGS, tiny_prompts
+
+
+def test_texts_are_the_targets_own(target: Target, corpus: Corpus) -> None:
+    assert corpus.num_answer_tokens >= 400
+    which = [i for i, heat in enumerate(corpus.temperatures.tolist()) if heat == 0][:6]
+    batch = corpus.batch(which, torch.device("cpu"))
+    hidden, _ = target.network(batch.tokens)
+    logits = target.network.logits(hidden)[:, :-1][batch.is_answer[:, 1:]]
+    assert torch.equal(logits.argmax(1), batch.tokens[batch.is_answer])
+    assert torch.equal(logits.argmax(1), batch.top_ids[:, 0])
+    expected = logits.log_softmax(1).gather(1, batch.top_ids)
+    assert torch.allclose(expected, batch.top_logprobs, atol=0.02)
+
+
+def test_temperatures_are_spread(corpus: Corpus, held_out: Corpus) -> None:
+    heats = corpus.temperatures
+    assert 0.2 < (heats == 0).float().mean() < 0.8
+    assert heats[heats > 0].min() >= 0.3
+    assert heats.max() <= 1
+    assert sorted(set(held_out.temperatures.tolist())) == pytest.approx([0, 0.7, 1.0])
+
+
+def test_a_run_goes_on_where_it_was_killed(target: Target, data: Path, tmp_path: Path) -> None:
+    paths = shard_paths(data)
+    assert len(paths) > 1
+    for name in ("data.json", "held-out.safetensors", paths[0].name):
+        (tmp_path / name).write_bytes((data / name).read_bytes())
+    (tmp_path / f".{paths[1].name}.half").write_bytes(b"a write that did not end")
+    make_data(target, tiny_prompts(), tmp_path, SETTINGS, silent)
+    assert [path.name for path in shard_paths(tmp_path)] == [path.name for path in paths]
+    assert shard_paths(tmp_path)[1].read_bytes() == paths[1].read_bytes()
+
+
+def test_texts_of_other_settings_are_not_mixed(target: Target, data: Path) -> None:
+    with pytest.raises(OptionError, match="made with top 8, now it is 4; choose another --data"):
+        make_data(target, tiny_prompts(), data, replace(SETTINGS, top=4), silent)
+
+
+def test_no_room_is_said_at_once(target: Target, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="give a larger --room"):
+        make_data(target, tiny_prompts(), tmp_path, replace(SETTINGS, room=26), silent)
+
+
+def test_an_epoch_has_every_text_once_in_batches_that_fit(corpus: Corpus) -> None:
+    batches = corpus.epoch(200, seed=1)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(corpus)))
+    sizes = [len(batch) * int(corpus.lengths[batch].max()) for batch in batches]
+    assert max(sizes) <= 200 or all(len(b) == 1 for b, s in zip(batches, sizes, strict=True)
+                                    if s > 200)  # fmt: skip
+    assert batches == corpus.epoch(200, seed=1)
+    assert batches != corpus.epoch(200, seed=2)
+
+
+def test_frequencies_count_answers_alone(corpus: Corpus) -> None:
+    counts = corpus.frequencies(384)
+    assert int(counts.sum()) == corpus.num_answer_tokens
+    index = random.Random(0).randrange(len(corpus))
+    answer = list(corpus.answers())[index]
+    assert all(counts[token] > 0 for token in answer.tolist())
+
+
+def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "shard-00000.safetensors"
+    path.write_bytes(b"nothing")
+    with pytest.raises(OptionError, match=r"shard-00000.safetensors is no shard of texts"):
+        Corpus([path])
