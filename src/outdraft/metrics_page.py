@@ -7,7 +7,7 @@ parsers that look for substrings count twice.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from outdraft.records import AcceptanceCounts
 
@@ -17,7 +17,7 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 Page = dict[str, float]  # 'name' or 'name{position="0"}' → value; other labels are summed over
 
 _KV_USAGE = ("vllm:kv_cache_usage_perc", "sglang:token_usage", "llamacpp:kv_cache_usage_ratio")
-_KEPT_LABELS = ("position", "k", "finished_reason", "temperature", "le")
+_KEPT_LABELS = ("position", "k", "finished_reason", "temperature", "tokens", "le")
 
 
 def parse(text: str) -> Page:
@@ -52,9 +52,11 @@ def difference(after: Mapping[str, float], before: Mapping[str, float]) -> Page:
     return changed
 
 
-def drafted(page: Mapping[str, float]) -> AcceptanceCounts | None:
-    """What the page counts of drafts, ours, vLLM's or llama.cpp's; None where it counts none."""
-    for engine in ("vllm", "llamacpp"):
+def drafted(
+    page: Mapping[str, float], engines: Sequence[str] = ("vllm", "llamacpp")
+) -> AcceptanceCounts | None:
+    """What the page counts of drafts, or None. Our own server uses vLLM's names."""
+    for engine in engines:
         name = f"{engine}:spec_decode_num"
         proposed = page.get(f"{name}_draft_tokens_total")
         if proposed is not None:
@@ -66,6 +68,12 @@ def drafted(page: Mapping[str, float]) -> AcceptanceCounts | None:
                 drafted_per_position=per_position(page, "outdraft:draft_tokens_per_pos_total"),
             )
     return None
+
+
+def step_seconds(page: Mapping[str, float]) -> dict[int, float]:
+    """What a step of so many tokens takes, where a server (ours) measured it at its start."""
+    name = 'outdraft:step_seconds{tokens="'
+    return {int(key[len(name) : -2]): value for key, value in page.items() if key.startswith(name)}
 
 
 def kv_usage(page: Mapping[str, float]) -> float | None:

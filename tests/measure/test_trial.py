@@ -8,7 +8,7 @@ import pytest
 
 from outdraft.loadgen.endpoint import Endpoint
 from outdraft.measure.summary import summarize
-from outdraft.measure.trial import run_trial, salted
+from outdraft.measure.trial import run_trial
 from outdraft.records import Record, trial_from_json
 from outdraft.testing.fake_script import Script
 from outdraft.testing.fake_server import Failure, FakeServer
@@ -85,11 +85,3 @@ def test_stopped_while_it_warms_up_nothing_more_is_sent() -> None:
     assert not quality.is_valid
     assert all(each.is_warmup for each in trial.records)
     assert trial.records
-
-
-def test_a_mark_is_before_the_text_and_changes_nothing_else() -> None:
-    marked = salted(PLAN[0], "abc-1")
-    before, after = PLAN[0].prompt.messages, marked.prompt.messages
-    assert after[0].content == f"[abc-1] {before[0].content}"
-    assert after[1:] == before[1:]
-    assert (marked.seed, marked.prompt.id) == (PLAN[0].seed, PLAN[0].prompt.id)

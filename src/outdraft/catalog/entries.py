@@ -47,3 +47,12 @@ _ENTRIES = (
 )
 
 CATALOG: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+
+# Drafts that ship with this project, by the target they were distilled from.
+_DRAFTS: Mapping[str, tuple[str, ...]] = {}
+
+
+def drafts_for(target: str) -> tuple[str, ...]:
+    """Catalog names of the drafts for a target; none for one that is not in the catalog."""
+    entry = next((each for each in _ENTRIES if target in (each.name, *each.aliases)), None)
+    return () if entry is None else _DRAFTS.get(entry.name, ())

@@ -73,6 +73,11 @@ BATCH = (
         type=int,
         metavar="N",
     ),
+    Option(
+        "--no-enable-prefix-caching",
+        "compute every prompt anew, also where its beginning is known",
+        is_switch=True,
+    ),
 )
 
 SERVER = (

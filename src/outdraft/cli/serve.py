@@ -83,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
                 **engine_settings(args),
                 max_num_seqs=args.max_num_seqs,
                 max_num_batched_tokens=args.max_num_batched_tokens,
+                reuse_prefixes=not args.no_enable_prefix_caching,
                 progress=None,
                 on_layer=on_layer,
             )

@@ -7,7 +7,6 @@ numbers of blocks the evidence is looked at, with levels that allow for looking 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,14 +18,13 @@ from outdraft.loadgen.fleet import run_load
 from outdraft.loadgen.load import Run, Sink
 from outdraft.loadgen.quality import judge
 from outdraft.loadgen.request import requests_of
+from outdraft.measure.blocks import Blocks, make_blocks
 from outdraft.measure.evidence import make_evidence
 from outdraft.measure.server import metrics_of
-from outdraft.measure.trial import salted
 from outdraft.metrics_page import difference, drafted
 from outdraft.records import AcceptanceCounts, Record
 from outdraft.stats import MIN_BLOCKS, Look, Zone, percentile_interval, plan_looks, zone
-from outdraft.workload.plan import make_plan, spread
-from outdraft.workload.prompt import Planned, Prompt
+from outdraft.workload.prompt import Prompt
 
 BASELINE, CANDIDATE = "baseline", "candidate"
 _DEAD_BLOCKS = 2  # in a row without a single answer
@@ -79,16 +77,17 @@ def compare(
     arms = {BASELINE: baseline, CANDIDATE: candidate}
     same_server = baseline.chat_url == candidate.chat_url
     looks = plan_looks(settings.max_blocks, settings.num_looks)
-    # One plan for all blocks: a single one is too small for a mix's shares to come out.
-    plan = make_plan(
-        spread(prompts, settings.block_size * settings.max_blocks, settings.seed),
+    blocks = make_blocks(
+        prompts,
+        size=settings.block_size,
+        count=settings.max_blocks,
         mix=settings.mix,
         seed=settings.seed,
         max_tokens=settings.max_tokens,
     )
     outcome = Outcome()
     for name, endpoint in arms.items():
-        warmup = _block_of(plan, settings, -1, name if same_server else "")
+        warmup = blocks.requests(-1, name if same_server else "")
         requests = requests_of(warmup, arm=name, block=-1, is_warmup=True)
         run = run_load(endpoint, requests, concurrency=settings.concurrency, sink=sink)
         outcome.records += run.records
@@ -101,7 +100,7 @@ def compare(
     before = {} if same_server else metrics_of(candidate)
     for block in range(settings.max_blocks):
         order = list(arms) if block % 2 == 0 else list(arms)[::-1]
-        stopped = _run_block(outcome, arms, order, plan, settings, block, same_server, sink)
+        stopped = _run_block(outcome, arms, order, blocks, settings, block, same_server, sink)
         outcome.num_blocks = block + 1
         look = next(each for each in looks if each.num_blocks > block)  # stopped: it comes early
         if dead := _dead(outcome, block):
@@ -137,7 +136,7 @@ def _run_block(
     outcome: Outcome,
     arms: dict[str, Endpoint],
     order: Sequence[str],
-    plan: Sequence[Planned],
+    blocks: Blocks,
     settings: Settings,
     block: int,
     same_server: bool,
@@ -146,7 +145,7 @@ def _run_block(
     """Whether the user stopped it."""
     valid = True
     for name in order:
-        part = _block_of(plan, settings, block, name if same_server else "")
+        part = blocks.requests(block, name if same_server else "")
         requests = requests_of(part, arm=name, block=block)
         run = run_load(arms[name], requests, concurrency=settings.concurrency, sink=sink)
         outcome.records += run.records
@@ -217,13 +216,3 @@ def _failures(outcome: Outcome) -> tuple[list[str], bool]:
         problems += [f"{arm}: {each}" for each in quality.problems]
         few = few and quality.is_valid
     return problems, few
-
-
-def _block_of(plan: Sequence[Planned], settings: Settings, block: int, arm: str) -> list[Planned]:
-    """A block's requests: the same for both arms, unless they are one server (A/A), whose cache
-    would hand the second arm what the first one computed. Then only the marks differ."""
-    at = block % settings.max_blocks * settings.block_size
-    key = f"{settings.seed}/{block}/{arm}".encode()
-    salt = hashlib.blake2b(key, digest_size=3).hexdigest()
-    part = plan[at : at + settings.block_size]
-    return [salted(each, f"{salt}-{index}") for index, each in enumerate(part)]

@@ -10,6 +10,7 @@ from outdraft.measure.costs import costs_of
 from outdraft.measure.summary import acceptance_of, added
 from outdraft.records import AcceptanceCounts, Record
 from outdraft.stats import (
+    DRAWS,
     MIN_BLOCKS,
     Pair,
     Ratio,
@@ -97,6 +98,25 @@ def _break_even(costs: Costs | None, load: str) -> dict[str, float]:
     return {} if needed is None else {load: needed}
 
 
+def ratio_of(
+    name: str,
+    baseline: Sequence[Record],
+    candidate: Sequence[Record],
+    *,
+    level: float,
+    seed: int = 0,
+    draws: int = DRAWS,
+) -> Ratio | None:
+    """One of e2e, tpot, ttft, throughput and p99, without the rest of the evidence."""
+    blocks = _by_block(_twins(baseline, candidate))
+    if name == "throughput":
+        return _throughput(blocks, level, seed)
+    if name == "p99":
+        return _tail(blocks, level, seed)
+    measures = {"e2e": _end_to_end, "tpot": _per_token, "ttft": _first_token}
+    return _ratio(blocks, measures[name], level, seed, draws)
+
+
 def compare_texts(twins: Sequence[Twins]) -> Equivalence | None:
     """Greedy texts only: at other temperatures two servers draw as they like."""
     greedy = [
@@ -171,10 +191,14 @@ def _pairs(blocks: Mapping[int, Sequence[Twins]], measure: Measure) -> list[list
 
 
 def _ratio(
-    blocks: Mapping[int, Sequence[Twins]], measure: Measure, level: float, seed: int
+    blocks: Mapping[int, Sequence[Twins]],
+    measure: Measure,
+    level: float,
+    seed: int,
+    draws: int = DRAWS,
 ) -> Ratio | None:
     pairs = _pairs(blocks, measure)
-    return median_ratio(pairs, level=level, seed=seed) if pairs else None
+    return median_ratio(pairs, level=level, draws=draws, seed=seed) if pairs else None
 
 
 def _tail(blocks: Mapping[int, Sequence[Twins]], level: float, seed: int) -> Ratio | None:

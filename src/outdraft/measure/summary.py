@@ -74,7 +74,7 @@ def summarize(
     ends = [record.last_ns for record in done if record.last_ns is not None]
     duration = (max(ends) - min(starts)) / 1e9 if ends else 0.0
     tokens = [record.completion_tokens or 0 for record in done]
-    met = None if slo is None else sum(_meets(record, slo) for record in done)
+    met = None if slo is None else sum(meets(record, slo) for record in done)
     return Summary(
         num_requests=len(counted),
         num_errors=len(counted) - len(done),
@@ -117,7 +117,7 @@ def acceptance_of(
     )
 
 
-def _meets(record: Record, slo: Mapping[str, float]) -> bool:
+def meets(record: Record, slo: Mapping[str, float]) -> bool:
     """A text of one token has no time per token, and so none that is too long."""
     times = {"ttft": record.ttft_ns, "tpot": record.tpot_ns, "e2e": record.e2e_ns}
     return all((times[name] or 0) / 1e6 <= limit for name, limit in slo.items())

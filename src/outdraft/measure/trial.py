@@ -17,7 +17,7 @@ from outdraft.measure.server import metrics_of, version_of
 from outdraft.measure.watching import watching
 from outdraft.metrics_page import difference
 from outdraft.records import Record, Trial
-from outdraft.workload.prompt import Message, Planned, Prompt
+from outdraft.workload.prompt import Planned
 
 
 def run_trial(
@@ -64,11 +64,3 @@ def run_trial(
         problems=quality.problems,
     )
     return trial, quality
-
-
-def salted(planned: Planned, salt: str) -> Planned:
-    """The same request with a mark before its text: no server finds its beginning in a cache."""
-    first, *rest = planned.prompt.messages
-    marked = Message(first.role, f"[{salt}] {first.content}")
-    prompt: Prompt = replace(planned.prompt, messages=(marked, *rest))
-    return replace(planned, prompt=prompt)

@@ -135,6 +135,14 @@ class Metrics(Collector):
         for reason in ("stop", "length", "abort"):
             ended.add_metric([*self._labels.values(), reason], self._finished[reason])
         yield ended
+        steps = GaugeMetricFamily(
+            "outdraft:step_seconds",
+            "What a step of so many tokens takes, measured at start-up",
+            labels=[*self._labels, "tokens"],
+        )
+        for num_tokens, seconds in self._costs.measured.items():
+            steps.add_metric([*self._labels.values(), str(num_tokens)], seconds)
+        yield steps
         if not engine.speculation.is_off:
             yield from self._speculation()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from outdraft.stats.percentiles import percentile, percentile_interval
 from outdraft.stats.ratios import (
+    DRAWS,
     MIN_BLOCKS,
     Pair,
     Ratio,
@@ -32,6 +33,7 @@ from outdraft.stats.sequential import (
 
 __all__ = [
     "DELTA",
+    "DRAWS",
     "MIN_BLOCKS",
     "Look",
     "Pair",

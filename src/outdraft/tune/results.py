@@ -131,9 +131,9 @@ class Results:
 def results_from_json(data: Mapping[str, Any]) -> Results:
     """The inverse of `Results.to_json`."""
     if data.get("kind") != "tune" or data.get("schema") != SCHEMA:
+        seen = f"kind {data.get('kind')!r}, schema {data.get('schema')!r}"
         raise OptionError(
-            f"no results of a tuning run: kind {data.get('kind')!r}, schema {data.get('schema')!r}; "
-            f"this version reads kind 'tune', schema {SCHEMA}"
+            f"no results of a tuning run: {seen}; this version reads kind 'tune', schema {SCHEMA}"
         )
     values = {each.name: data[each.name] for each in fields(Results) if each.name in data}
     values["loads"] = tuple(_load(each) for each in values["loads"])

@@ -1,0 +1,54 @@
+"""Names: of an arm, of the proposer it is one draft length of, of a load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+from outdraft.speculation import MAX_K, WITH_DRAFT, Speculation
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How requests come: so many at a time, or so many a second."""
+
+    concurrency: int | None = None
+    rate: float | None = None
+
+    @property
+    def name(self) -> str:
+        if self.concurrency is not None:
+            return f"concurrency {self.concurrency}"
+        return f"{self.rate:g} requests/s"
+
+
+def name_of(speculation: Speculation) -> str:
+    """E.g. "draft_model tiny k=5 int8": everything in which two arms of a run can differ."""
+    if speculation.is_off:
+        return "off"
+    return _name(speculation, f"k={speculation.k}")
+
+
+def proposer_name(speculation: Speculation) -> str:
+    """The same without the draft length."""
+    return "off" if speculation.is_off else _name(speculation, "")
+
+
+def proposer_of(speculation: Speculation) -> Speculation:
+    """The same for all draft lengths of one proposer: with the longest there is."""
+    return speculation if speculation.is_off else replace(speculation, k=MAX_K, schedule=())
+
+
+def _name(speculation: Speculation, k: str) -> str:
+    words = [speculation.method]
+    if speculation.method in WITH_DRAFT and speculation.draft:
+        words.append(PurePath(speculation.draft).name)
+    if k:
+        words.append(k)
+    if speculation.quantization != "none":
+        words.append(speculation.quantization)
+    if speculation.rule != "coupled":
+        words.append(speculation.rule)
+    if speculation.draft_tensor_parallel_size is not None:
+        words.append(f"tp={speculation.draft_tensor_parallel_size}")
+    return " ".join(words)

@@ -1,0 +1,84 @@
+"""What a tuning run leaves: results.json, and a configuration for each engine that can run it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from outdraft.backends.backend import Serving
+from outdraft.emit import engine_config, write_form
+from outdraft.errors import OutdraftError
+from outdraft.speculation import OFF, Speculation
+from outdraft.tune.results import Results
+from outdraft.whole_file import write_json, write_text
+
+# file → engine and form
+_CONFIGS = {
+    "vllm.json": ("vllm", "json"),
+    "vllm.sh": ("vllm", "cli"),
+    "sglang.sh": ("sglang", "cli"),
+    "llama-server.sh": ("llamacpp", "cli"),
+}
+
+
+def write_results(results: Results, folder: Path) -> list[str]:
+    """Names of what was written. An engine that cannot run it gets no file, and none that was
+    there before stays."""
+    write_json(folder / "results.json", results.to_json())
+    speculation = recommended(results)
+    serving = Serving(
+        target=results.target,
+        max_model_len=results.settings.get("max_model_len"),
+        tensor_parallel_size=results.settings.get("tensor_parallel_size") or 1,
+    )
+    written = ["results.json"]
+    for name, (engine, form) in _CONFIGS.items():
+        try:
+            text = write_form(engine_config(engine, speculation, serving), form)
+        except OutdraftError:
+            (folder / name).unlink(missing_ok=True)
+            continue
+        write_text(folder / name, text)
+        written.append(name)
+    write_text(folder / "outdraft.toml", own_config(results, speculation))
+    return [*written, "outdraft.toml"]
+
+
+def recommended(results: Results) -> Speculation:
+    """The best arm of the main load, where it is worth having at all; else off."""
+    load = results.main
+    if load is None or load.best is None or load.verdict is None:
+        return OFF
+    if load.verdict["decision"] not in ("SHIP", "SHIP FOR"):
+        return OFF
+    best = next(arm for arm in load.arms if arm.name == load.best)
+    speculation = Speculation.from_mapping(
+        {key: value for key, value in best.speculation.items() if key != "schedule"}
+    )
+    if len(results.schedule) < 2:
+        return speculation
+    settings = {**best.speculation, "schedule": [list(each) for each in results.schedule]}
+    largest = max(k for _, _, k in results.schedule)
+    return Speculation.from_mapping({**settings, "k": max(largest, 1)})
+
+
+def own_config(results: Results, speculation: Speculation) -> str:
+    """For `outdraft serve --config outdraft.toml`."""
+    lines = ["# For `outdraft serve --config outdraft.toml`; flags win over this file."]
+    load = results.main
+    if load is not None and load.verdict is not None:
+        lines += [f"# {load.name}: {load.verdict['decision']}"]
+        lines += [f"#   {reason}" for reason in load.verdict["reasons"]]
+    lines += ["[serve]", f"target = {json.dumps(results.target)}"]
+    if speculation.is_off:
+        lines.append("# Speculation stays off: nothing was found that clearly pays here.")
+        return "\n".join(lines) + "\n"
+    settings = {
+        key: value
+        for key, value in Speculation.__dataclass_fields__.items()
+        if getattr(speculation, key) != getattr(OFF, key) or key in ("method", "k")
+    }
+    values = {key: getattr(speculation, key) for key in settings}
+    lines += ["# The speculation, as vLLM writes it too.",
+              f"speculative_config = {json.dumps(json.dumps(values))}"]  # fmt: skip
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,73 @@
+"""Results of a search, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from outdraft.measure.environment import fingerprint
+from outdraft.speculation import OFF, Speculation
+from outdraft.tune.arm import name_of, proposer_name
+from outdraft.tune.journal import Journal
+from outdraft.tune.outcome import acceptance_results, load_result, prediction_result, schedule_of
+from outdraft.tune.results import MemoryResult, Pruned, Results
+from outdraft.tune.session import Finished, Search
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was known before anything was measured."""
+
+    settings: Mapping[str, Any]
+    backend: str
+    target: str
+    pruned: tuple[Pruned, ...] = ()
+    memory: Callable[[Speculation], MemoryResult | None] = lambda speculation: None
+
+
+def make_results(
+    found: Found, search: Search, finished: list[Finished], journal: Journal
+) -> Results:
+    loads = tuple(
+        load_result(search.arms, each, journal, search.rules.objective) for each in finished
+    )
+    speculations = {name_of(arm): arm for arm in search.arms}
+    main = loads[0]
+    best = OFF if main.best is None else speculations[main.best]
+    calibrated = {each.load.name: each.standing.calibrated for each in finished}
+    return Results(
+        settings=dict(found.settings),
+        environment=fingerprint(),
+        backend=found.backend,
+        target=found.target,
+        objective=search.rules.objective.name,
+        loads=loads,
+        acceptance=acceptance_results(search.arms, search.loads, journal),
+        pruned=found.pruned,
+        prediction=prediction_result(loads, calibrated),
+        schedule=() if best.is_off else schedule_of(loads, proposer_name(best), speculations),
+        memory=found.memory(best),
+        main_load=main.name,
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        duration_s=journal.elapsed_s(),
+        num_requests=sum(len(each.records) for each in journal.blocks.values()),
+        notes=_notes(finished, journal),
+        is_complete=not any(each.is_out_of_time for each in finished),
+    )
+
+
+def _notes(finished: list[Finished], journal: Journal) -> tuple[str, ...]:
+    notes = [
+        f"{each.load.name}: the time was over before the answer was clear"
+        for each in finished
+        if each.is_out_of_time
+    ]
+    unfit = sum(bool(each.problems) for each in journal.blocks.values())
+    if unfit:
+        notes.append(
+            f"{unfit} of {len(journal.blocks)} blocks are left out: the client was not fit to "
+            "measure (see the journal)"
+        )
+    return tuple(notes)

@@ -1,0 +1,149 @@
+"""A tuning run: load after load, step after step, until all is clear or the budget is spent.
+
+What is measured next follows from the journal alone (`race.stand`), and so does what the budget
+still allows: durations are in the journal too. A run that is killed and started again therefore
+goes on as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from outdraft.errors import OptionError
+from outdraft.measure.summary import meets
+from outdraft.speculation import OFF, Speculation
+from outdraft.tune.arm import Load, name_of
+from outdraft.tune.journal import Block, Failure, Journal
+from outdraft.tune.race import Known, Rules, Standing, judge_now, stand
+
+Measure = Callable[[Load, Speculation, int], Block | Failure]
+_MAIN_WEIGHT = 2.0  # the first load's part of the budget, against 1 for each other one
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What there is to show after each step."""
+
+    load: Load
+    standing: Standing
+    arm: Speculation | None  # measured now; None: between two
+    elapsed_s: float
+    budget_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    arms: tuple[Speculation, ...]
+    loads: tuple[Load, ...]
+    rules: Rules
+    budget_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    load: Load
+    standing: Standing
+    is_out_of_time: bool
+
+
+def search(
+    settings: Search,
+    journal: Journal,
+    measure: Measure,
+    tell: Callable[[Told], None] = lambda told: None,
+) -> list[Finished]:
+    finished = []
+    for place, load in enumerate(settings.loads):
+        allowed = _share(settings, journal, place)
+        finished.append(_run_load(settings, load, journal, measure, allowed, tell))
+        if place == 0:
+            _check_slo(settings, journal, load)
+    return finished
+
+
+def _share(settings: Search, journal: Journal, place: int) -> float:
+    """Seconds for this load: its part of what those before it have left."""
+    before = sum(journal.elapsed_s(load.name) for load in settings.loads[:place])
+    left = settings.budget_s - before
+    ours = _MAIN_WEIGHT if place == 0 else 1.0
+    weights = ours + len(settings.loads) - place - 1
+    return left * ours / weights
+
+
+def _run_load(
+    settings: Search,
+    load: Load,
+    journal: Journal,
+    measure: Measure,
+    allowed_s: float,
+    tell: Callable[[Told], None],
+) -> Finished:
+    rules = replace(settings.rules, load_name=load.name)
+    known = Known()
+    while True:
+        blocks = {
+            name_of(arm): journal.of(load.name, name_of(arm)) for arm in (OFF, *settings.arms)
+        }
+        failed = _failed(journal, load)
+        standing = stand(settings.arms, blocks, failed, rules, known)
+        tell(Told(load, standing, None, journal.elapsed_s(), settings.budget_s))
+        if not standing.next_arms:
+            return Finished(load, standing, is_out_of_time=not standing.is_clear)
+        needed = sum(_expected_s(journal, load, arm) for arm in standing.next_arms)
+        if journal.elapsed_s(load.name) + needed > allowed_s:
+            _check_enough(settings, journal, load, standing, allowed_s)
+            judge_now(standing, blocks, rules)
+            return Finished(load, standing, is_out_of_time=True)
+        for arm in standing.next_arms:
+            tell(Told(load, standing, arm, journal.elapsed_s(), settings.budget_s))
+            journal.add(measure(load, arm, standing.next_block))
+
+
+def _failed(journal: Journal, load: Load) -> dict[str, str]:
+    failed = {
+        name: each.reason for (where, name), each in journal.failures.items() if where == load.name
+    }
+    if "off" in failed:
+        raise OptionError(f"the baseline cannot be measured at {load.name}: {failed['off']}")
+    return failed
+
+
+def _expected_s(journal: Journal, load: Load, arm: Speculation) -> float:
+    """What its next block should take: as its last one, or as the longest of all so far."""
+    own = journal.of(load.name, name_of(arm))
+    if own:
+        return own[-1].duration_s
+    here = [each.duration_s for each in journal.blocks.values() if each.load == load.name]
+    return max(here, default=0.0)
+
+
+def _check_enough(
+    settings: Search, journal: Journal, load: Load, standing: Standing, allowed_s: float
+) -> None:
+    if standing.predicted or load != settings.loads[0]:
+        return
+    spent = journal.elapsed_s(load.name)
+    needed = spent + sum(_expected_s(journal, load, arm) for arm in standing.next_arms)
+    whole = needed * settings.budget_s / max(allowed_s, 1e-9)
+    raise OptionError(
+        f"--budget {settings.budget_s:g}s is too small: {spent:.0f} s at {load.name} did not do "
+        f"for the first blocks of every proposer; give {_rounded(whole)} or more, or fewer methods"
+    )
+
+
+def _rounded(seconds: float) -> str:
+    return f"{-(-int(1.5 * seconds) // 60)}m"
+
+
+def _check_slo(settings: Search, journal: Journal, load: Load) -> None:
+    slo = settings.rules.objective.slo
+    if not slo:
+        return
+    blocks = [each for each in journal.blocks.values() if each.load == load.name]
+    done = [each for block in blocks for each in block.records if each.ok]
+    if done and not any(meets(each, slo) for each in done):
+        told = ", ".join(f"{name}={limit:g}" for name, limit in slo.items())
+        raise OptionError(
+            f"--slo {told}: none of the {len(done)} requests of any arm met it; loosen it"
+        )

@@ -1,0 +1,94 @@
+"""Engines that are played, not started: planted acceptance and costs, on a clock of their own."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from outdraft.goodput import expected_tokens_at
+from outdraft.loadgen.endpoint import Endpoint
+from outdraft.loadgen.request import requests_of
+from outdraft.measure.blocks import Blocks, make_blocks
+from outdraft.speculation import Speculation
+from outdraft.testing.fake_script import Script
+from outdraft.tune.arm import Load, name_of
+from outdraft.tune.journal import Block, Failure
+from outdraft.workload.sets import built_in
+from tests.measure.simulated import Simulated
+
+MAX_TOKENS = 160
+URL = "http://planted"
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Of one method."""
+
+    chance: float  # of a draft token to be accepted
+    draft: float  # cost of a draft token, in plain steps
+    verify: Callable[[int, int], float] = lambda tokens, running: 1.0  # in plain steps
+
+    def cost(self, k: int, running: int) -> float:
+        return k * self.draft + self.verify(k + 1, running)
+
+    def speedup(self, k: int, running: int) -> float:
+        return expected_tokens_at(self.chance, k) / self.cost(k, running)
+
+
+@dataclass
+class Planted:
+    """`measure` for a search."""
+
+    truths: Mapping[str, Truth]  # by method
+    failing: Mapping[str, str] = field(default_factory=dict)  # name of an arm → reason
+    step_seconds: Mapping[int, float] = field(default_factory=dict)
+    noise: float = 0.03
+    seconds_per_request: float = 1.0
+    num_measured: int = 0
+
+    def __post_init__(self) -> None:
+        self._blocks: dict[str, Blocks] = {}
+
+    def measure(self, load: Load, arm: Speculation, block: int) -> Block | Failure:
+        self.num_measured += 1
+        name = name_of(arm)
+        if name in self.failing:
+            return Failure(load.name, name, self.failing[name], 2.0)
+        blocks = self._of(load)
+        requests = requests_of(blocks.requests(block), arm=name, block=block)
+        seed = zlib.crc32(f"{load.name}/{name}/{block}".encode())
+        off = Script(ttft_s=0.05, tpot_s=0.02, prompt_spread=0.2, noise=self.noise, seed=seed)
+        script = off
+        if not arm.is_off:
+            truth = self.truths[arm.method]
+            cost = truth.cost(arm.k, load.concurrency or 1)
+            script = replace(off, k=arm.k, acceptance=truth.chance, round_cost=cost)
+        run = Simulated({URL: script})(Endpoint(URL), requests, concurrency=load.concurrency or 4)
+        return Block(
+            load.name,
+            name,
+            block,
+            duration_s=self.seconds_per_request * len(requests) / (load.concurrency or 4),
+            records=run.records,
+            step_seconds=dict(self.step_seconds),
+        )
+
+    def _of(self, load: Load) -> Blocks:
+        if load.name not in self._blocks:
+            self._blocks[load.name] = make_blocks(
+                [each for each in built_in() if each.category == "chat"],
+                size=8,
+                count=20,
+                mix=((0.0, 1.0),),
+                seed=0,
+                max_tokens=MAX_TOKENS,
+            )
+        return self._blocks[load.name]
+
+
+def arms_of(methods: tuple[str, ...], ks: range) -> tuple[Speculation, ...]:
+    drafts = {"draft_model": "small", "eagle": "head"}
+    return tuple(
+        Speculation(method, k=k, draft=drafts.get(method)) for method in methods for k in ks
+    )

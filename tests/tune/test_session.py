@@ -1,0 +1,203 @@
+"""Whole searches on planted engines: the right arm, few requests, the same after a kill."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outdraft.errors import OptionError
+from outdraft.speculation import Speculation
+from outdraft.tune.arm import Load, name_of
+from outdraft.tune.journal import Block, Failure, Journal
+from outdraft.tune.objective import Objective
+from outdraft.tune.race import Rules
+from outdraft.tune.results import BEST, FAILED, Results
+from outdraft.tune.run import Found, make_results
+from outdraft.tune.session import Search, search
+
+from .planted import Planted, Truth, arms_of
+
+FLAT = Truth(chance=0.8, draft=0.08)
+STEEP = Truth(chance=0.9, draft=0.02, verify=lambda tokens, running: 1 + 0.05 * (tokens - 1))
+POOR = Truth(chance=0.2, draft=0.3)
+PER_TOKEN = Objective("tpot")
+METHODS = ("ngram", "draft_model", "eagle")
+ONE, FOUR, MANY = Load(concurrency=1), Load(concurrency=4), Load(concurrency=32)
+
+
+def run(
+    folder: Path,
+    planted: Planted,
+    *,
+    loads: tuple[Load, ...] = (ONE,),
+    budget_s: float = 1e6,
+    objective: Objective = PER_TOKEN,
+    arms: tuple[Speculation, ...] = arms_of(METHODS, range(2, 9)),
+    measure: Any = None,
+) -> Results:
+    settings = Search(arms, loads, Rules(objective), budget_s)
+    with Journal(folder / "journal.jsonl", {"seed": 0}) as journal:
+        finished = search(settings, journal, measure or planted.measure)
+        return make_results(Found({}, "planted", "target"), settings, finished, journal)
+
+
+def truth_of(planted: Planted, arm: Speculation, load: Load) -> float:
+    return planted.truths[arm.method].speedup(arm.k, load.concurrency or 1)
+
+
+@pytest.mark.parametrize(
+    "truths",
+    [
+        {"ngram": POOR, "draft_model": FLAT, "eagle": STEEP},
+        {"ngram": STEEP, "draft_model": POOR, "eagle": FLAT},
+        {"ngram": POOR, "draft_model": Truth(0.6, 0.1), "eagle": Truth(0.7, 0.15)},
+    ],
+)
+def test_the_best_arm_with_few_requests(tmp_path: Path, truths: dict[str, Truth]) -> None:
+    planted = Planted(truths)
+    results = run(tmp_path, planted)
+    arms = arms_of(METHODS, range(2, 9))
+    best = max(truth_of(planted, arm, ONE) for arm in arms)
+    load = results.loads[0]
+    chosen = next(arm for arm in arms if name_of(arm) == load.best)
+    assert truth_of(planted, chosen, ONE) >= 0.97 * best
+    assert load.verdict is not None
+    assert load.verdict["decision"] == ("SHIP" if best > 1.05 else "DON'T SHIP")
+    exhaustive = (len(arms) + 1) * 20 * 8
+    assert results.num_requests <= exhaustive / 3
+    for arm in load.arms[1:]:
+        assert arm.predicted is not None
+        spec = next(each for each in arms if name_of(each) == arm.name)
+        assert arm.predicted == pytest.approx(truth_of(planted, spec, ONE), rel=0.15)
+
+
+def test_nothing_pays(tmp_path: Path) -> None:
+    planted = Planted({"ngram": POOR, "draft_model": POOR, "eagle": POOR})
+    load = run(tmp_path, planted).loads[0]
+    assert load.verdict is not None
+    assert load.verdict["decision"] == "DON'T SHIP"
+
+
+def test_load_decides_and_the_schedule_says_so(tmp_path: Path) -> None:
+    """Verifying is free for one request, and costs by the token for many."""
+    crowded = Truth(0.8, 0.02, lambda tokens, running: 1 + max(0, running * tokens - 32) / 16)
+    planted = Planted({"eagle": crowded})
+    arms = arms_of(("eagle",), range(2, 9))
+    results = run(tmp_path, planted, loads=(ONE, MANY), arms=arms)
+    ks = [next(a.speculation["k"] for a in load.arms if a.name == load.best)
+          for load in results.loads]  # fmt: skip
+    assert ks[0] >= 6
+    assert ks[1] == 2
+    assert [load.verdict["decision"] for load in results.loads if load.verdict] == [
+        "SHIP",
+        "DON'T SHIP",
+    ]
+    assert results.schedule == ((1, 6, ks[0]), (7, 4096, 0))
+    assert results.main_load == "concurrency 1"
+
+
+def test_an_arm_that_fails_is_a_result_of_that_arm(tmp_path: Path) -> None:
+    reason = "vllm ran out of memory: CUDA out of memory"
+    planted = Planted(
+        {"ngram": FLAT, "draft_model": STEEP}, failing={"draft_model small k=8": reason}
+    )
+    results = run(tmp_path, planted, arms=arms_of(("ngram", "draft_model"), range(2, 9)))
+    states = {arm.name: (arm.state, arm.reason) for arm in results.loads[0].arms}
+    assert states["draft_model small k=8"] == (FAILED, reason)
+    # The next shorter one stands in for it.
+    assert (results.loads[0].best or "").startswith("draft_model")
+    assert BEST in [state for state, _ in states.values()]
+
+
+def test_the_baseline_must_run(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="the baseline cannot be measured at concurrency 1: died"):
+        arms = arms_of(("ngram",), range(2, 4))
+        run(tmp_path, Planted({"ngram": FLAT}, failing={"off": "died"}), arms=arms)
+
+
+class Killed(BaseException):
+    pass
+
+
+TRUTHS = {"ngram": POOR, "eagle": STEEP}
+SHORT: dict[str, Any] = {
+    "loads": (ONE, FOUR), "budget_s": 300, "arms": arms_of(("ngram", "eagle"), range(2, 5))
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return run(tmp_path_factory.mktemp("whole"), Planted(TRUTHS), **SHORT)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_killed_anywhere_it_ends_the_same(tmp_path: Path, seed: int, whole: Results) -> None:
+    choose = random.Random(seed)
+    planted = Planted(TRUTHS)
+    folder = tmp_path / "killed"
+    for _ in range(choose.randint(1, 4)):
+        left = choose.randint(0, 12)
+
+        def measure(load: Load, arm: Speculation, block: int) -> Block | Failure:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+            return planted.measure(load, arm, block)
+
+        with pytest.raises(Killed):
+            run(folder, planted, measure=measure, **SHORT)
+        journal = folder / "journal.jsonl"
+        if choose.random() < 0.5:  # in the middle of a line
+            journal.write_bytes(journal.read_bytes() + b'{"block": {"load": "conc')
+    resumed = run(folder, planted, **SHORT)
+    assert planted.num_measured == len((folder / "journal.jsonl").read_text().splitlines()) - 1, (
+        "nothing twice, nothing lost"
+    )
+    assert _timeless(resumed) == _timeless(whole)
+
+
+def _timeless(results: Results) -> dict[str, Any]:
+    data = results.to_json()
+    return {key: data[key] for key in data if key not in ("started_at", "environment")}
+
+
+def test_a_budget_ends_the_race(tmp_path: Path) -> None:
+    planted = Planted({"ngram": FLAT, "draft_model": FLAT, "eagle": FLAT})
+    results = run(tmp_path, planted, budget_s=200)
+    assert not results.is_complete
+    assert results.duration_s <= 200
+    assert results.loads[0].best is not None
+    assert any("time was over" in note for note in results.notes)
+
+
+def test_a_budget_too_small_for_a_block(tmp_path: Path) -> None:
+    planted = Planted({"ngram": FLAT, "draft_model": FLAT, "eagle": FLAT})
+    with pytest.raises(
+        OptionError, match=r"--budget 20s is too small.* give \dm or more"
+    ) as caught:
+        run(tmp_path, planted, budget_s=20)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_slo_nobody_meets(tmp_path: Path) -> None:
+    planted = Planted({"ngram": FLAT})
+    goal = Objective("goodput", {"ttft": 1.0})
+    with pytest.raises(OptionError, match=r"--slo ttft=1: none of the \d+ requests of any arm"):
+        run(tmp_path, planted, objective=goal, arms=arms_of(("ngram",), range(2, 4)))
+
+
+def test_told_step_costs_replace_a_second_point(tmp_path: Path) -> None:
+    steps = {1: 0.02, 4: 0.02, 8: 0.03, 16: 0.05}
+    stepped = Truth(0.8, 0.05, lambda tokens, running: {1: 1, 2: 1, 3: 1, 4: 1, 5: 1.125,
+                    6: 1.25, 7: 1.375, 8: 1.5, 9: 1.625}[tokens])  # fmt: skip
+    planted = Planted({"eagle": stepped}, step_seconds=steps)
+    arms = arms_of(("eagle",), range(2, 9))
+    results = run(tmp_path, planted, arms=arms)
+    for arm, found in zip(arms, results.loads[0].arms[1:], strict=True):
+        assert found.predicted == pytest.approx(stepped.speedup(arm.k, 1), rel=0.06)
+    raced = [arm for arm in results.loads[0].arms if arm.measured is not None]
+    assert len(raced) < 7
