@@ -105,7 +105,7 @@ def test_a_trace_is_played_again(tmp_path: Path) -> None:
     lines = [{"timestamp": 100 + 50 * n, "prompt": f"number {n}"} for n in (2, 0, 1)]
     trace.write_text("\n".join(map(json.dumps, lines)))
     out = tmp_path / "run.json"
-    with FakeServer(QUICK) as server:
+    with FakeServer(SCRIPT) as server:
         flags = ("--replay", str(trace), "--replay-speed", "1000", "--warmup", "0")
         done = outdraft("bench", server.url, *flags, "--max-tokens", "3", "--out", str(out))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -15,10 +15,11 @@ import pytest
 
 from outdraft.cli.main import main
 from outdraft.loadgen.journal import read_journal
-from outdraft.measure.files import read_trial, write_json
+from outdraft.measure.files import read_trial
 from outdraft.records import Record, Trial, record_from_json
 from outdraft.testing.fake_script import Script
 from outdraft.testing.fake_server import FakeServer, fake_server, refusing_url
+from outdraft.whole_file import write_json
 
 SLOW = Script(ttft_s=0.2, tpot_s=0.02)
 FAST = replace(SLOW, k=3, speedup=4.0)

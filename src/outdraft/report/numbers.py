@@ -1,0 +1,89 @@
+"""How numbers are written in a report: short, and never without what they rest on."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeGuard
+
+from outdraft.stats import Ratio
+
+UNKNOWN = "unknown"
+_OBJECTIVES = {"tpot": "TPOT"}
+
+
+def objective_name(objective: str) -> str:
+    return _OBJECTIVES.get(objective, objective)
+
+
+def times(value: float | None) -> str:
+    """A speedup."""
+    return UNKNOWN if not is_finite(value) else f"{value:.2f}×"
+
+
+def interval(ratio: Ratio) -> str:
+    """Fewer than five blocks give none."""
+    if ratio.low is None or ratio.high is None:
+        return "no interval"
+    return f"[{ratio.low:.2f}, {ratio.high:.2f}]"
+
+
+def pairs(ratio: Ratio) -> str:
+    return f"{count_of(ratio.num_pairs)} in {ratio.num_blocks} blocks"
+
+
+def count_of(count: int) -> str:
+    return f"n={count:,}"
+
+
+def share(value: float | None) -> str:
+    return UNKNOWN if not is_finite(value) else f"{value:.2f}"
+
+
+def percent(value: float | None) -> str:
+    if not is_finite(value):
+        return UNKNOWN
+    places = 1 if 0 < abs(value) < 0.0995 else 0
+    return f"{100 * value:.{places}f}\N{NO-BREAK SPACE}%"
+
+
+def milliseconds(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
+
+
+def rate(value: float | None) -> str:
+    """Of something a second."""
+    if not is_finite(value):
+        return UNKNOWN
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def size(num_bytes: float) -> str:
+    for unit, scale in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20)):
+        if num_bytes >= scale:
+            return f"{num_bytes / scale:.3g} {unit}"
+    return f"{num_bytes / 1024:.3g} KiB"
+
+
+def duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def plain(value: object) -> str:
+    """A value of the settings, of the environment or of a check."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if isinstance(value, list | tuple):
+        return ", ".join(plain(each) for each in value) or "none"
+    return str(value)
+
+
+def is_finite(value: float | None) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value)

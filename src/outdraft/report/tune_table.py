@@ -1,0 +1,95 @@
+"""The end of a tuning run, as plain text. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from outdraft.report.tables import aligned
+from outdraft.stats import Ratio
+from outdraft.tune.results import BASELINE, ArmResult, LoadResult, Results
+
+_SHOWN = 10  # arms of a load; the rest is in the report
+
+
+def tune_table(results: Results) -> str:
+    """A table for each load, the best first, then what to know."""
+    parts = []
+    for load in results.loads:
+        parts += [load.name, _load_table(load), ""]
+    error = results.prediction
+    if error.num_arms and error.median_error is not None:
+        parts.append(
+            f"predictions: {100 * (error.within_15_percent or 0):.0f} % of {error.num_arms} arms "
+            f"within 15 %, the middle one {100 * error.median_error:.0f} % off"
+        )
+    if len(results.schedule) > 1:
+        steps = ", ".join(
+            f"{low} to {high}: {f'k={k}' if k else 'off'}" for low, high, k in results.schedule
+        )
+        parts.append(f"by requests running: {steps}")
+    parts += [f"left out: {each.name} ({each.reason})" for each in results.pruned]
+    parts += [f"note: {note}" for note in results.notes]
+    return "\n".join(parts).rstrip()
+
+
+def best_line(results: Results) -> str:
+    """E.g. `best: ngram k=5 · 1.84x [1.79, 1.90] over off · acceptance 0.71 · SHIP`."""
+    load = results.main
+    best = best_of(load) if load is not None else None
+    if load is None or best is None:
+        return f"best: off · nothing could be measured against it at {results.main_load}"
+    words = [f"best: {best.name}", f"{ratio_text(best.measured)} over off"]
+    if best.acceptance_rate is not None:
+        words.append(f"acceptance {best.acceptance_rate:.2f}")
+    words.append(decision_of(load))
+    return " · ".join(words)
+
+
+def best_of(load: LoadResult) -> ArmResult | None:
+    return next((arm for arm in load.arms if arm.name == load.best), None)
+
+
+def decision_of(load: LoadResult) -> str:
+    if load.verdict is None:
+        return "INCONCLUSIVE"
+    where = ", ".join(load.verdict["ship_for"])
+    return f"{load.verdict['decision']} {where}".rstrip()
+
+
+def _load_table(load: LoadResult) -> str:
+    ordered = sorted(load.arms, key=_order)
+    heads = ("", "predicted", "measured over off", "n", "acceptance", "tokens/s", "")
+    rows = [heads, *map(_row, ordered[:_SHOWN])]
+    table = _with_last_to_the_left(rows)
+    if len(ordered) > _SHOWN:
+        table += f"\n… and {len(ordered) - _SHOWN} more in the report"
+    return f"{table}\n{decision_of(load)}"
+
+
+def _row(arm: ArmResult) -> tuple[str, ...]:
+    return (
+        arm.name,
+        "" if arm.predicted is None else f"{arm.predicted:.2f}x",
+        "" if arm.measured is None else ratio_text(arm.measured),
+        str(arm.num_requests) if arm.num_requests else "",
+        "" if arm.acceptance_rate is None else f"{arm.acceptance_rate:.2f}",
+        "" if arm.tokens_per_s is None else f"{arm.tokens_per_s:.1f}",
+        arm.state if not arm.reason else f"{arm.state}: {arm.reason}",
+    )
+
+
+def _order(arm: ArmResult) -> tuple[bool, float]:
+    worth = arm.measured.estimate if arm.measured is not None else arm.predicted
+    return arm.state != BASELINE, -(worth or 0.0)
+
+
+def _with_last_to_the_left(rows: Sequence[tuple[str, ...]]) -> str:
+    width = max(len(row[-1]) for row in rows)
+    return aligned([(*row[:-1], row[-1].ljust(width)) for row in rows])
+
+
+def ratio_text(ratio: Ratio | None) -> str:
+    if ratio is None:
+        return "not measured"
+    interval = "" if ratio.low is None else f" [{ratio.low:.2f}, {ratio.high:.2f}]"
+    return f"{ratio.estimate:.2f}x{interval}"
