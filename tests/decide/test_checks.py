@@ -125,7 +125,7 @@ def test_advice_says_where_texts_part() -> None:
     same = Equivalence(20, 17, (120, 4, 33))
     assert same.share == 0.85
     advice = checks(equivalence=same)["same_text"].advice
-    assert advice.startswith("3 texts differ, typically from character 33 on")
+    assert advice.startswith("3 of them differ, typically from character 33 on")
 
 
 def test_the_ceiling_is_a_share_of_what_could_be() -> None:

@@ -63,10 +63,10 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from outdraft.measure.files import write_json
     from outdraft.measure.summary import parse_slo, summarize
     from outdraft.measure.trial import run_trial
     from outdraft.report.tables import bench_table
+    from outdraft.whole_file import write_json
     from outdraft.workload.plan import make_plan, spread
     from outdraft.workload.temperatures import parse_mix
 

@@ -189,8 +189,8 @@ def _live(args: argparse.Namespace) -> tuple[Evidence, Verdict]:
 
 def _write(path: Path, outcome: Outcome, settings: Settings, is_same: bool) -> None:
     from outdraft.measure.environment import fingerprint
-    from outdraft.measure.files import write_json
     from outdraft.records import SCHEMA
+    from outdraft.whole_file import write_json
 
     assert outcome.verdict is not None
     assert outcome.evidence is not None

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from outdraft import __version__
-from outdraft.cli import bench, compare, generate, serve
+from outdraft.cli import bench, compare, distill, emit, generate, plan, report, serve, tune
 from outdraft.errors import OptionError, OutdraftError
 
 _EXAMPLES = """\
@@ -49,6 +49,11 @@ def build_parser() -> Parser:
     serve.add_parser(commands)
     bench.add_parser(commands)
     compare.add_parser(commands)
+    tune.add_parser(commands)
+    report.add_parser(commands)
+    emit.add_parser(commands)
+    plan.add_parser(commands)
+    distill.add_parser(commands)
     return parser
 
 

@@ -239,7 +239,7 @@ def _equivalence(evidence: Evidence) -> Iterator[Check]:
         "same_text",
         same.share,
         f"of {same.num_compared} greedy texts identical",
-        f"{same.num_compared - same.num_identical} texts differ{middle}: floating-point ties, or "
+        f"{same.num_compared - same.num_identical} of them differ{middle}: floating-point ties, or "
         "a rule that does not keep the target's text",
         bad=same.num_identical < same.num_compared,
     )
