@@ -9,7 +9,7 @@ STAMP := .venv/.installed
 CODE  := src tests $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-slow test-engines clean
+.PHONY: help setup tune demo check test test-slow test-engines clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ $(STAMP): pyproject.toml
 	@echo "setup: outdraft and what it is developed with"
 	@$(PIP) --editable ".[dev]"
 	@touch $@
+
+tune: setup  ## find the best settings for the default model on this machine (under 10 minutes)
+	@$(BIN)/outdraft tune
 
 demo: setup  ## one text with n-gram speculation, timed against off (fetches the model once)
 	@$(BIN)/outdraft generate --method ngram --k 5 --compare "Repeat this letter word for word: \
@@ -61,6 +64,6 @@ test-engines: setup  ## real llama.cpp and vLLM and SGLang's parser, each in its
 	@$(BIN)/python -m pytest -m engines -rs tests/engines
 
 clean:  ## remove .venv, .engines, caches and build products (not the model cache)
-	@rm -rf .venv .engines build dist out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache \
+	@rm -rf .venv .engines build dist out tune-out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache \
 		.hypothesis .import_linter_cache
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -18,6 +18,7 @@ import pytest
 from outdraft.catalog import CATALOG, Entry, default_cache_dir, entries, resolve, silent
 from outdraft.catalog import download as transfer
 from outdraft.catalog import sources as catalog_sources
+from outdraft.catalog.entries import drafts_for
 from outdraft.catalog.sources import HubSource, WheelSource, wheel_address
 from outdraft.errors import CatalogError, CorruptFileError, OptionError
 
@@ -353,3 +354,20 @@ def test_the_catalog_names_one_exact_file() -> None:
 def test_the_default_model_is_there_and_right(smollm2_path: Path) -> None:
     assert smollm2_path.stat().st_size == CATALOG["smollm2-135m"].num_bytes
     assert transfer.sha256_of(smollm2_path) == CATALOG["smollm2-135m"].sha256
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "at_most"),
+    [("smollm2-135m-draft", "gguf", 20_000_000), ("smollm2-135m-eagle", "folder", 12_000_000)],
+)
+def test_shipped_drafts_are_here_small_and_described(name: str, kind: str, at_most: int) -> None:
+    files = resolve(name)
+    assert (files.name, files.kind, files.licence) == (name, kind, "Apache-2.0")
+    folder = files.path if files.path.is_dir() else files.path.parent
+    assert 0 < sum(each.stat().st_size for each in folder.iterdir()) <= at_most
+    card = (folder / "README.md").read_text()
+    for word in ("license: apache-2.0", "## Data", "## Training", "H200", "## Acceptance", "chat"):
+        assert word in card
+    assert name in drafts_for("smollm2-135m")
+    assert name in drafts_for("SmolLM2-135M-Instruct")
+    assert drafts_for("some/other") == ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from outdraft.catalog.sources import HubSource, Source, WheelSource
 
@@ -48,11 +49,38 @@ _ENTRIES = (
 
 CATALOG: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 
-# Drafts that ship with this project, by the target they were distilled from.
-_DRAFTS: Mapping[str, tuple[str, ...]] = {}
+_DRAFTS = Path(__file__).parent / "drafts"
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedDraft:
+    """A draft that is part of this package, distilled from a catalog model."""
+
+    name: str
+    target: str
+    path: Path  # a .gguf file, or a head's folder
+    licence: str
+
+
+SHIPPED_DRAFTS: Mapping[str, ShippedDraft] = {
+    each.name: each
+    for each in (
+        ShippedDraft(
+            "smollm2-135m-draft",
+            "smollm2-135m",
+            _DRAFTS / "smollm2-135m-draft" / "draft.gguf",
+            "Apache-2.0",
+        ),
+        ShippedDraft(
+            "smollm2-135m-eagle", "smollm2-135m", _DRAFTS / "smollm2-135m-eagle", "Apache-2.0"
+        ),
+    )
+}
 
 
 def drafts_for(target: str) -> tuple[str, ...]:
-    """Catalog names of the drafts for a target; none for one that is not in the catalog."""
-    entry = next((each for each in _ENTRIES if target in (each.name, *each.aliases)), None)
-    return () if entry is None else _DRAFTS.get(entry.name, ())
+    """Names of the drafts that ship for a target; none for one that is not in the catalog."""
+    entry = next((each for each in _ENTRIES if target.lower() in (each.name, *each.aliases)), None)
+    if entry is None:
+        return ()
+    return tuple(each.name for each in SHIPPED_DRAFTS.values() if each.target == entry.name)

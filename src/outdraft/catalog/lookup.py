@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from outdraft.catalog.download import Progress, locked, progress_bar, sha256_of
-from outdraft.catalog.entries import CATALOG, Entry
+from outdraft.catalog.entries import CATALOG, SHIPPED_DRAFTS, Entry
 from outdraft.catalog.sources import PROBE_TIMEOUT_S, WheelSource
 from outdraft.errors import CatalogError, OutdraftError, unknown_choice
 
@@ -67,6 +67,10 @@ def resolve(
     if entry is not None:
         path = _catalog_file(entry, progress, cache_dir or default_cache_dir())
         return ModelFiles(entry.name, path, "gguf", entry.licence)
+    shipped = SHIPPED_DRAFTS.get(name.lower())
+    if shipped is not None:
+        kind: Literal["folder", "gguf"] = "folder" if shipped.path.is_dir() else "gguf"
+        return ModelFiles(shipped.name, shipped.path, kind, shipped.licence)
     path = Path(os.path.expanduser(name))  # leaves a ~ that means nobody as it is
     if path.is_dir():
         return ModelFiles(name, path, "folder")
@@ -87,7 +91,9 @@ def resolve(
             f"of the catalog: {', '.join(CATALOG)}"
         )
     raise unknown_choice(
-        "model", name, [*CATALOG, "a hub id (org/name)", "a folder", "a .gguf file"]
+        "model",
+        name,
+        [*CATALOG, *SHIPPED_DRAFTS, "a hub id (org/name)", "a folder", "a .gguf file"],
     )
 
 
