@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from outdraft.cli.main import build_parser, main
+from outdraft.cli.serve import fill_in
 from outdraft.cli.speculative_config import speculation_of
 from outdraft.errors import OptionError
 from outdraft.speculation import OFF, Speculation
@@ -17,6 +18,7 @@ def understood(*flags: str) -> tuple[Speculation, list[str]]:
     """What `outdraft serve` makes of these flags, and the lines it says about them."""
     told: list[str] = []
     args = build_parser().parse_args(["serve", *flags])
+    fill_in(args)
     return speculation_of(args, told.append), told
 
 

@@ -27,7 +27,9 @@ def written(engine: Engine) -> list[list[int]]:
         ("eagle", "smollm2-135m-eagle", "int8"),
     ],
 )
-def test_a_shipped_draft(method: str, draft: str, quantization: str, plain: list[list[int]]) -> None:
+def test_a_shipped_draft(
+    method: str, draft: str, quantization: str, plain: list[list[int]]
+) -> None:
     speculation = Speculation(method, k=4, draft=draft, quantization=quantization)
     engine = load_engine("smollm2-135m", speculation)
     assert written(engine) == plain

@@ -113,8 +113,8 @@ def test_an_arm_that_fails_is_a_result_of_that_arm(tmp_path: Path) -> None:
 
 
 def test_the_baseline_must_run(tmp_path: Path) -> None:
+    arms = arms_of(("ngram",), range(2, 4))
     with pytest.raises(OptionError, match="the baseline cannot be measured at concurrency 1: died"):
-        arms = arms_of(("ngram",), range(2, 4))
         run(tmp_path, Planted({"ngram": FLAT}, failing={"off": "died"}), arms=arms)
 
 

@@ -41,9 +41,11 @@ def fill(
         if key not in known:
             raise unknown_choice(f"key in {path}", key, sorted(known))
     for key, option in known.items():
-        if getattr(args, key) in (None, False):
-            value = settings.get(key, option.default)
-            setattr(args, key, _typed(option, value, path) if key in settings else value)
+        given = getattr(args, key)
+        if given is None or given is False:  # 0 is a value
+            default = False if option.is_switch else option.default
+            value = _typed(option, settings[key], path) if key in settings else default
+            setattr(args, key, value)
 
 
 def _read(path: Path, section: str) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from outdraft.cli.options import BATCH, SERVER, SPECULATION, TARGET, add_options, engine_settings
-from outdraft.cli.speculative_config import add_config_options, speculation_of
+from outdraft.cli.config_file import add_options_with_file, fill
+from outdraft.cli.options import BATCH, SERVER, SPECULATION, TARGET, Option, engine_settings
+from outdraft.cli.speculative_config import CONFIG, add_config_options, speculation_of
 from outdraft.errors import OptionError
 from outdraft.speculation import Speculation
 
@@ -25,6 +26,8 @@ examples:
     -d '{"messages": [{"role": "user", "content": "Hello"}], "speculation": {"k": 3}}'
 """
 
+_FILE = Option("--config", "the same options from a TOML file; flags win", metavar="FILE")
+
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
@@ -37,16 +40,17 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    add_options(parser, "server", SERVER)
-    add_options(parser, "target", TARGET)
-    add_options(parser, "batch", BATCH)
-    add_options(parser, "speculation", SPECULATION)
+    add_options_with_file(parser, "server", (*SERVER, _FILE))
+    add_options_with_file(parser, "target", TARGET)
+    add_options_with_file(parser, "batch", BATCH)
+    add_options_with_file(parser, "speculation", SPECULATION)
     add_config_options(parser)
     parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
+    fill_in(args)
     speculation = speculation_of(args, _tell)
     if not args.host:  # the system would take it for every address
         raise OptionError("--host is empty; 0.0.0.0 serves at every address of this machine")
@@ -113,6 +117,11 @@ def run(args: argparse.Namespace) -> int:
         return 1
     _tell("stopped")
     return 0
+
+
+def fill_in(args: argparse.Namespace) -> None:
+    """What was not given as a flag."""
+    fill(args, (*SERVER, *TARGET, *BATCH, *SPECULATION, CONFIG), args.config, "serve")
 
 
 def _named(speculation: Speculation) -> str:

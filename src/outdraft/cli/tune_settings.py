@@ -78,6 +78,7 @@ def settings_of(args: argparse.Namespace) -> Plan:
 
     from outdraft.backends.backend import Serving
     from outdraft.backends.lookup import backend_named
+    from outdraft.catalog import resolve
     from outdraft.cli.load_options import check_counts
     from outdraft.measure.blocks import make_blocks
     from outdraft.measure.summary import parse_slo
@@ -103,6 +104,8 @@ def settings_of(args: argparse.Namespace) -> Plan:
     prompts = choose_prompts(args.prompts, categories=args.category or (), seed=args.seed)
     backend = backend_named(_BACKENDS[args.backend])
     backend.detect()
+    if backend.name == "outdraft":
+        resolve(args.target)  # fetched now, or refused in a line, not by an engine's log
     able = backend.capabilities()
     space = _space(args, able.methods, is_own=backend.name == "outdraft")
     serving = Serving(
@@ -181,7 +184,7 @@ def _numbers(flag: str, text: str) -> list[float]:
 
 def _block_size(concurrency: int | None) -> int:
     """Enough for every slot to be busy most of the block."""
-    return max(6, 3 * (concurrency or 4))
+    return max(4, 3 * (concurrency or 4))
 
 
 def _space(args: argparse.Namespace, able: frozenset[str], *, is_own: bool) -> Space:

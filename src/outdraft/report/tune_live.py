@@ -35,13 +35,13 @@ class Show:
             self._screen.update(_table(self._last, words[: self._console.width - 1]))
 
     def note(self, words: str) -> None:
-        self._console.print(words, highlight=False)
+        self._console.print(words, highlight=False, soft_wrap=True)
 
     def _say(self, words: str, told: Told) -> None:
         if words != self._said:
             self._said = words
             spent = f"{told.elapsed_s:.0f} s of {told.budget_s:.0f} s"
-            self._console.print(f"{words} ({spent})", highlight=False)
+            self._console.print(f"{words} ({spent})", highlight=False, soft_wrap=True)
 
 
 @contextmanager

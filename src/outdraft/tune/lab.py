@@ -28,10 +28,12 @@ from outdraft.metrics_page import difference, drafted, step_seconds
 from outdraft.speculation import Speculation
 from outdraft.tune.arm import Load, name_of, proposer_name
 from outdraft.tune.journal import Block, Failure
+from outdraft.tune.memory import available_bytes, resident_bytes
 from outdraft.workload.arrivals import poisson
 from outdraft.workload.prompt import Message, Planned, Prompt
 
 _PROOF_TOKENS = 48
+_ROOM = 1.5  # times what the largest engine takes must be free to start another one
 Wait = Callable[[str, float, str], None]  # arm, seconds since its start, its log's last line
 
 
@@ -108,9 +110,11 @@ class Lab:
     def _server(self, arm: Speculation) -> _Server:
         key = self._key(arm)
         if key in self._servers:
-            return self._servers[key]
+            self._servers[key] = server = self._servers.pop(key)  # the last used is the last
+            return server
         if not self._shares:
             self.close()
+        self._make_room()
         asked = arm
         if self._shares and not arm.is_off:
             asked = replace(arm, k=self._longest)
@@ -128,6 +132,17 @@ class Lab:
         self._prove(server, asked)
         server.step_seconds = step_seconds(metrics_of(endpoint))
         return server
+
+    def _make_room(self) -> None:
+        """Another engine takes as much as the largest that is up; the longest unused ones go."""
+        while self._servers:
+            largest = max(resident_bytes(each.process.processes()) for each in
+                          self._servers.values())  # fmt: skip
+            free = available_bytes()
+            if free is None or free > _ROOM * largest:
+                return
+            oldest = next(iter(self._servers))
+            self._servers.pop(oldest).process.stop()
 
     def _prove(self, server: _Server, asked: Speculation) -> None:
         """A first request, that everything can draft for; the counters must say that it did."""

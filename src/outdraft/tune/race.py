@@ -33,7 +33,7 @@ _DRAWS = 400  # of the bootstrap, while the race goes on; verdicts have the usua
 class Rules:
     objective: Objective
     num_profile: int = 2  # blocks of the first part
-    max_finalists: int = 4
+    max_finalists: int = 3
     max_blocks: int = 20
     margin: float = 0.01
     load_name: str = "this load"
