@@ -31,6 +31,18 @@ def test_there_is_something_to_type() -> None:
     assert len(code_blocks("python")) == 1
 
 
+def test_a_pipe() -> None:
+    [line] = [
+        each for block in code_blocks("") for each in block.splitlines() if "| outdraft" in each
+    ]
+    command = line.replace("| outdraft", f"| {sys.executable} -m outdraft")
+    done = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "--speculative-config" in done.stdout
+
+
 def finite_commands() -> list[str]:
     return [command for command in commands() if not command.startswith("outdraft serve")]
 
@@ -39,7 +51,8 @@ def finite_commands() -> list[str]:
 @pytest.mark.parametrize("command", finite_commands())
 def test_command(command: str) -> None:
     arguments = shlex.split(command)[1:]
-    limit = [] if "--max-tokens" in arguments else ["--max-tokens", "32"]
+    is_long = arguments[0] == "generate" and "--max-tokens" not in arguments
+    limit = ["--max-tokens", "32"] if is_long else []
     done = subprocess.run(
         [sys.executable, "-m", "outdraft", *arguments, *limit],
         capture_output=True,

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from outdraft.distill.build import HeadSize, ModelSize, make_draft
-from outdraft.distill.files import write_text
 from outdraft.distill.head_draft import Head
 from outdraft.distill.saving import save_draft
 from outdraft.distill.saving_gguf import save_gguf
@@ -23,6 +22,7 @@ from outdraft.errors import OutdraftError
 from outdraft.modelspec.head import read_head
 from outdraft.speculation import OFF, Speculation
 from outdraft.testing.tiny_models import tiny_gguf
+from outdraft.whole_file import write_text
 
 SIZE = ModelSize(hidden=64, layers=2, heads=4, kv_heads=2, intermediate=96)
 PROMPT = [40, 41, 45, 47, 43, 42, 44, 46]

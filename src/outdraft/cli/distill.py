@@ -275,4 +275,5 @@ def _show(job: Job, report: dict[str, Any]) -> None:
                     f"temperature {temperature}: first token {figures['first']:.2f}, acceptance "
                     f"length {figures['length']:.2f} at k={job.train_settings.k} ({words})"
                 )
-    print(f"the draft is in {job.out}; its card is {job.out / 'README.md'}")
+    folder = job.out.parent if job.out.suffix == ".gguf" else job.out
+    print(f"the draft is in {job.out}; its card is {folder / 'README.md'}")

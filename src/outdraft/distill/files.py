@@ -2,55 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 from safetensors.torch import save
 from torch import Tensor
 
 from outdraft.errors import OptionError, OutdraftError
-
-
-def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Written beside its place, flushed to the disk, then renamed into it."""
-    beside: Path | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "wb", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as temporary:
-            beside = Path(temporary.name)
-            write(temporary)
-            temporary.flush()
-            os.fsync(temporary.fileno())
-        beside.chmod(0o644)
-        beside.replace(path)
-        beside = None
-    except OSError as error:
-        raise _refused(path, error) from error
-    except RuntimeError as error:  # torch's own words for a write that failed
-        if "write" not in str(error):
-            raise
-        raise OutdraftError(f"cannot write {path}: is the disk full?") from error
-    finally:
-        if beside is not None:
-            beside.unlink(missing_ok=True)
-
-
-def _refused(path: Path, error: OSError) -> OutdraftError:
-    room = "; make room and start again: it goes on from there"
-    hint = room if error.errno == errno.ENOSPC else ""
-    return OutdraftError(f"cannot write {path}: {error.strerror}{hint}")
-
-
-def write_text(path: Path, text: str) -> None:
-    write_whole(path, lambda file: file.write(text.encode()))
+from outdraft.whole_file import write_text, write_whole
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -66,7 +28,12 @@ def write_tensors(
 
 def write_state(path: Path, state: Mapping[str, Any]) -> None:
     """Training state: tensors and plain values, read back by `read_state`."""
-    write_whole(path, lambda file: torch.save(dict(state), file))
+    try:
+        write_whole(path, lambda file: torch.save(dict(state), file))
+    except RuntimeError as error:  # torch's own words for a write that failed
+        if "write" not in str(error):
+            raise
+        raise OutdraftError(f"cannot write {path}: is the disk full?") from error
 
 
 def read_state(path: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from outdraft.distill.build import HeadSize, make_draft
 from outdraft.distill.card import model_card
 from outdraft.distill.clock import Tell
 from outdraft.distill.data import DataSettings, held_out_path, make_data, shard_paths
-from outdraft.distill.files import read_object, write_json, write_text
+from outdraft.distill.files import read_object, write_json
 from outdraft.distill.head_draft import Head
 from outdraft.distill.measuring import measure_draft
 from outdraft.distill.saving import save_draft
@@ -30,6 +30,7 @@ from outdraft.distill.target import Target, load_target
 from outdraft.distill.training import Course, TrainSettings, train
 from outdraft.errors import OptionError
 from outdraft.version import __version__
+from outdraft.whole_file import write_text
 from outdraft.workload.files import read_prompts
 from outdraft.workload.prompt import Prompt
 from outdraft.workload.sets import built_in

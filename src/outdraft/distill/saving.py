@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outdraft.distill.files import write_json, write_tensors, write_text
+from outdraft.distill.files import write_json, write_tensors
 from outdraft.distill.head_draft import Head
 from outdraft.distill.small_model import SmallModel
 from outdraft.distill.target import Target
@@ -18,6 +18,7 @@ from outdraft.engine.tokenizer.gguf import gguf_parts
 from outdraft.errors import OutdraftError
 from outdraft.modelspec import ModelSpec
 from outdraft.modelspec.head import head_config
+from outdraft.whole_file import write_text
 
 _TOKENIZER_FILES = (
     "tokenizer.json",
