@@ -41,6 +41,12 @@ def test_any_text_is_taken() -> None:
     assert parse("<html>not metrics</html>\n\x00\n{}{}") == {}
 
 
+def test_what_is_no_number_is_no_count() -> None:
+    page = parse("vllm:spec_decode_num_draft_tokens_total NaN\nb_total +Inf\nc_total 1\n")
+    assert page == {"c_total": 1.0}
+    assert drafted(page) is None
+
+
 def test_drafts_of_every_engine_that_counts_them() -> None:
     page = parse(
         "llamacpp:spec_decode_num_drafts_total 10\n"

@@ -6,6 +6,7 @@ parsers that look for substrings count twice.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -36,6 +37,8 @@ def parse(text: str) -> Page:
         try:
             number = float(value)
         except ValueError:
+            continue
+        if not math.isfinite(number):  # nothing was measured yet
             continue
         key = f"{name}{{{','.join(kept)}}}" if kept else name
         page[key] = page.get(key, 0.0) + number

@@ -50,6 +50,7 @@ def test_a_section_of_its_own(tmp_path: Path) -> None:
         ("quiet = 1", "quiet is true or false, got 1"),
         ("target = {}", "target cannot be {}"),
         ("target = ", "is not TOML"),
+        ("max_tokens = 5\n[tune]\n", "max_tokens stands before [tune]; move it into it"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, text: str, said: str) -> None:

@@ -80,6 +80,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> Any:
         (("--k", "0..3"), "--k '0..3': draft lengths are 1 to 64"),
         (("--k", "many"), "write e.g. 2..8"),
         (("--budget", "soon"), "--budget 'soon' is no time; write e.g. 90s"),
+        (("--margin", "5"), "--margin lies between 0 and 1, got 5"),
         (("--concurrency", "1,1"), "names a load twice"),
         (("--concurrency", "0"), "no list of numbers above 0"),
         (("--objective", "speed"), "unknown objective 'speed'"),

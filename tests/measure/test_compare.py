@@ -225,6 +225,21 @@ class TestFailures:
         told = " | ".join(outcome.verdict.reasons)
         assert "candidate answered nothing in 2 blocks (http 503" in told
 
+    def test_an_arm_that_dies_at_the_end_ships_nothing(self, compared: Compared) -> None:
+        """Two blocks of many are few failures, and all there is of it from now on."""
+        dead = [
+            each
+            for block in range(38, 99)
+            for each in range(24 + 24 * block + 12 * (block % 2 == 0), 24 + 24 * (block + 1))
+        ]
+        calm = {"speedup": 1.5, "noise": 0.02}
+        outcome = compared(loads(replace(ON, **calm), failing=dead), max_requests=960, num_looks=1)
+        assert outcome.num_blocks == 40
+        assert outcome.evidence is not None
+        assert outcome.evidence.error_rate < 0.05
+        assert not outcome.evidence.is_valid
+        assert decision(outcome) == "INCONCLUSIVE"
+
     def test_a_client_that_was_not_fit_to_measure(self, compared: Compared) -> None:
         stalled = Pulse(10**9, 4 * 10**8, 5 * 10**8, 3, 0, 0, 10**8)
         outcome = compared(loads(replace(ON, speedup=1.5), pulse=stalled), max_requests=60)

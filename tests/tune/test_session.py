@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +120,51 @@ def test_the_baseline_must_run(tmp_path: Path) -> None:
         run(tmp_path, Planted({"ngram": FLAT}, failing={"off": "died"}), arms=arms)
 
 
+def failing_from(planted: Planted, name: str, block: int, load: Load = ONE) -> Any:
+    def measure(where: Load, arm: Speculation, number: int) -> Block | Failure:
+        if (where, name_of(arm)) == (load, name) and number >= block:
+            return Failure(where.name, name, "died", 2.0)
+        return planted.measure(where, arm, number)
+
+    return measure
+
+
+def test_a_baseline_that_fails_under_another_load_leaves_the_first_its_answer(
+    tmp_path: Path,
+) -> None:
+    planted = Planted({"eagle": STEEP})
+    measure = failing_from(planted, "off", 0, FOUR)
+    arms = arms_of(("eagle",), range(2, 4))
+    results = run(tmp_path, planted, arms=arms, loads=(ONE, FOUR), measure=measure)
+    first, second = results.loads
+    assert first.verdict is not None
+    assert first.verdict["decision"] == "SHIP"
+    assert (second.best, second.verdict) == (None, None)
+    assert second.arms[0].reason == "failed: died"
+    assert results.notes[0].startswith("concurrency 4: off failed")
+
+
+def test_a_baseline_that_fails_late_is_judged_by_what_there_is(tmp_path: Path) -> None:
+    planted = Planted({"eagle": Truth(0.0, 0.005)})  # so near to off that it takes its time
+    results = run(tmp_path, planted, arms=arms_of(("eagle",), range(2, 4)),
+                  measure=failing_from(planted, "off", 7))  # fmt: skip
+    load = results.loads[0]
+    assert load.verdict is not None
+    assert load.verdict["decision"] == "INCONCLUSIVE"
+    assert results.notes[0].startswith("concurrency 1: off failed")
+
+
+def test_when_every_arm_fails_nobody_speaks_of_time(tmp_path: Path) -> None:
+    arms = arms_of(("ngram",), range(2, 4))
+    failing = {name_of(arm): "no such flag" for arm in arms}
+    results = run(tmp_path, Planted({"ngram": FLAT}, failing=failing), arms=arms)
+    assert results.notes == (
+        "concurrency 1: every arm but off failed",
+        "concurrency 1: failed: ngram k=3, ngram k=2 (no such flag)",
+    )
+    assert results.loads[0].best is None
+
+
 class Killed(BaseException):
     pass
 
@@ -158,6 +205,31 @@ def test_killed_anywhere_it_ends_the_same(tmp_path: Path, seed: int, whole: Resu
         "nothing twice, nothing lost"
     )
     assert _timeless(resumed) == _timeless(whole)
+
+
+@pytest.mark.parametrize("budget_s", [72, 80, 88])
+def test_killed_within_a_block_near_the_end_of_the_budget(tmp_path: Path, budget_s: int) -> None:
+    """Blocks take longer or shorter than the one before, and what is left is asked arm by arm."""
+    planted = Planted(TRUTHS)
+
+    def measure(load: Load, arm: Speculation, block: int) -> Block | Failure:
+        found = planted.measure(load, arm, block)
+        seconds = 1 + zlib.crc32(f"{name_of(arm)}/{block}".encode()) % 7
+        return replace(found, duration_s=float(seconds))
+
+    def killed(load: Load, arm: Speculation, block: int) -> Block | Failure:
+        if planted.num_measured == 2 * num_whole - 1:
+            raise Killed
+        return measure(load, arm, block)
+
+    arms = arms_of(("ngram", "eagle"), range(2, 5))
+    whole = run(tmp_path / "whole", planted, arms=arms, budget_s=budget_s, measure=measure)
+    num_whole = planted.num_measured
+    with pytest.raises(Killed):
+        run(tmp_path / "killed", planted, arms=arms, budget_s=budget_s, measure=killed)
+    resumed = run(tmp_path / "killed", planted, arms=arms, budget_s=budget_s, measure=measure)
+    assert _timeless(resumed) == _timeless(whole)
+    assert resumed.duration_s <= budget_s + 7
 
 
 def _timeless(results: Results) -> dict[str, Any]:

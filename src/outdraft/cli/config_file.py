@@ -56,10 +56,12 @@ def _read(path: Path, section: str) -> dict[str, Any]:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise OptionError(f"{path} is not TOML ({error})") from None
     inner = settings.get(section)
-    return {
-        key.replace("-", "_"): value
-        for key, value in (inner if isinstance(inner, dict) else settings).items()
-    }
+    if isinstance(inner, dict):
+        outside = [key for key, value in settings.items() if not isinstance(value, dict)]
+        if outside:
+            raise OptionError(f"{path}: {outside[0]} stands before [{section}]; move it into it")
+        settings = inner
+    return {key.replace("-", "_"): value for key, value in settings.items()}
 
 
 def _typed(option: Option, value: Any, path: str | None) -> Any:

@@ -14,6 +14,7 @@ from outdraft.speculation import METHODS, QUANTIZATIONS, RULES
 if TYPE_CHECKING:
     from outdraft.backends.backend import Backend, Serving
     from outdraft.measure.blocks import Blocks
+    from outdraft.tune.arm import proposer_name
     from outdraft.tune.candidates import Space
     from outdraft.tune.run import Found
     from outdraft.tune.session import Search
@@ -82,7 +83,7 @@ def settings_of(args: argparse.Namespace) -> Plan:
     from outdraft.cli.load_options import check_counts
     from outdraft.measure.blocks import make_blocks
     from outdraft.measure.summary import parse_slo
-    from outdraft.tune.candidates import Can, enumerate_arms
+    from outdraft.tune.candidates import Can, enumerate_arms, parse_ks, thinned
     from outdraft.tune.objective import Objective
     from outdraft.tune.pruning import pruner
     from outdraft.tune.race import Rules
@@ -95,6 +96,8 @@ def settings_of(args: argparse.Namespace) -> Plan:
         raise unknown_choice("backend", args.backend, _BACKENDS)
     check_counts(args, "max_tokens", "block", "max_model_len", "max_num_seqs", "threads",
                  "tensor_parallel_size")  # fmt: skip
+    if not 0 <= args.margin < 1:
+        raise OptionError(f"--margin lies between 0 and 1, got {args.margin:g}")
     budget_s = parse_budget(args.budget)
     loads = _loads(args)
     objective = Objective(args.objective, None if args.slo is None else parse_slo(args.slo))
@@ -120,6 +123,7 @@ def settings_of(args: argparse.Namespace) -> Plan:
     can = Can(able.methods, able.rules, able.draft_quantizations)
     check = pruner(serving, args.gpu)
     arms, pruned = enumerate_arms(space, can, check.unfit)
+    pruned += thinned(parse_ks(args.k), space.ks)
     if not arms:
         reasons = "; ".join(f"{each.name}: {each.reason}" for each in pruned)
         raise OptionError(f"nothing to try: {reasons or 'no method is left'}")
@@ -134,7 +138,14 @@ def settings_of(args: argparse.Namespace) -> Plan:
         )
         for place, load in enumerate(loads)
     }
-    rules = Rules(objective, margin=args.margin, max_blocks=_MAX_BLOCKS)
+    proposers = {proposer_name(arm): arm for arm in arms}
+    rules = Rules(
+        objective,
+        margin=args.margin,
+        max_blocks=_MAX_BLOCKS,
+        memory=_known({name: check.shares(arm) for name, arm in proposers.items()}),
+        pairing=_known({name: check.pairing(arm) for name, arm in proposers.items()}),
+    )
     told = {option.key: getattr(args, option.key) for option in TUNE}
     found = Found(
         settings=told,
@@ -148,6 +159,10 @@ def settings_of(args: argparse.Namespace) -> Plan:
     return Plan(
         backend, serving, Search(tuple(arms), loads, rules, budget_s), blocks, found, header
     )
+
+
+def _known(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def parse_budget(text: str) -> float:

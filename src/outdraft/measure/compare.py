@@ -15,11 +15,12 @@ from outdraft.decide.verdict import DEFAULT_MARGIN, INCONCLUSIVE, SHIP, Verdict,
 from outdraft.errors import OutdraftError
 from outdraft.loadgen.endpoint import Endpoint
 from outdraft.loadgen.fleet import run_load
-from outdraft.loadgen.load import Run, Sink
+from outdraft.loadgen.load import Sink
 from outdraft.loadgen.quality import judge
 from outdraft.loadgen.request import requests_of
 from outdraft.measure.blocks import Blocks, make_blocks
 from outdraft.measure.evidence import make_evidence
+from outdraft.measure.failures import failures_of
 from outdraft.measure.server import metrics_of
 from outdraft.metrics_page import difference, drafted
 from outdraft.records import AcceptanceCounts, Record
@@ -56,6 +57,7 @@ class Outcome:
     records: list[Record] = field(default_factory=list)
     num_blocks: int = 0
     num_invalid: int = 0  # blocks in which the client was not fit to measure
+    is_dead: bool = False  # an arm stopped answering: what came before does not speak for it
     problems: list[str] = field(default_factory=list)
     evidence: Evidence | None = None
     verdict: Verdict | None = None
@@ -105,7 +107,7 @@ def compare(
         look = next(each for each in looks if each.num_blocks > block)  # stopped: it comes early
         if dead := _dead(outcome, block):
             outcome.problems.append(dead)
-            stopped = True
+            outcome.is_dead = stopped = True
         if not stopped and look.num_blocks > block + 1:
             continue
         counted = None if same_server else drafted(difference(metrics_of(candidate), before))
@@ -188,8 +190,8 @@ def _judge(
     same_texts: bool,
     counted: AcceptanceCounts | None,
 ) -> None:
-    failures, few_failed = _failures(outcome)
-    invalid = not few_failed or outcome.num_invalid > _MAX_INVALID_SHARE * outcome.num_blocks
+    failures, few_failed = failures_of({arm: outcome.of(arm) for arm in (BASELINE, CANDIDATE)})
+    unfit = outcome.num_invalid > _MAX_INVALID_SHARE * outcome.num_blocks
     outcome.evidence = make_evidence(
         outcome.of(BASELINE),
         outcome.of(CANDIDATE),
@@ -197,7 +199,7 @@ def _judge(
         margin=settings.margin,
         noise_floor=settings.noise_floor,
         problems=[*failures, *outcome.problems],
-        is_valid=not invalid,
+        is_valid=few_failed and not unfit and not outcome.is_dead,
         ttft_bound=settings.ttft_bound,
         seed=settings.seed,
         same_texts=same_texts,
@@ -205,14 +207,3 @@ def _judge(
         load=f"concurrency {settings.concurrency}",
     )
     outcome.verdict = decide(outcome.evidence, margin=settings.margin)
-
-
-def _failures(outcome: Outcome) -> tuple[list[str], bool]:
-    """What failed in each arm over all blocks, and whether that is few enough."""
-    problems, few = [], True
-    for arm in (BASELINE, CANDIDATE):
-        records = tuple(each for each in outcome.of(arm) if not each.is_warmup)
-        quality = judge(Run(records, len(records), started_at="", start_ns=0, pulses=()))
-        problems += [f"{arm}: {each}" for each in quality.problems]
-        few = few and quality.is_valid
-    return problems, few

@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from outdraft.catalog.entries import SHIPPED_DRAFTS
 from outdraft.errors import CatalogError, OptionError, unknown_choice
 from outdraft.plan.architecture import Architecture
 from outdraft.plan.sizes import SCHEMES, num_parameters, scheme_of, total_bytes
@@ -54,7 +55,8 @@ def find_model(name: str) -> Model:
     cached = _cached(name)
     if cached is not None:
         return cached
-    path = Path(os.path.expanduser(name))
+    shipped = SHIPPED_DRAFTS.get(name.lower())
+    path = shipped.path if shipped is not None else Path(os.path.expanduser(name))
     if path.is_dir():
         return read_model_folder(path, name)
     if path.is_file():

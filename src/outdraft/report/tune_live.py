@@ -80,10 +80,11 @@ def _table(told: Told, words: str) -> Any:
 
 
 def rows_of(told: Told) -> list[str]:
-    """What is measured now and what raced; before that, what was predicted best."""
+    """What raced, what is measured now, what failed, then what was predicted best."""
     standing = told.standing
     names = ["off", *(name_of(arm) for arm in standing.finalists)]
     names += [name_of(arm) for arm in standing.next_arms]
+    names += standing.failed
     names += sorted(standing.predicted, key=lambda name: -standing.predicted[name])
     return list(dict.fromkeys(names))[:_ROWS]
 
@@ -92,6 +93,8 @@ def state_of(told: Told, name: str) -> str:
     standing = told.standing
     if told.arm is not None and name == name_of(told.arm):
         return f"measuring block {standing.next_block + 1}"
+    if name in standing.failed:
+        return "failed"
     if name in standing.dropped:
         return "dropped"
     if standing.best is not None and name == name_of(standing.best):

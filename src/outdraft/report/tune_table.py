@@ -38,11 +38,17 @@ def best_line(results: Results) -> str:
     best = best_of(load) if load is not None else None
     if load is None or best is None:
         return f"best: off · nothing could be measured against it at {results.main_load}"
-    words = [f"best: {best.name}", f"{ratio_text(best.measured)} over off"]
+    words = [f"best: {best.name}", _speedup_text(best)]
     if best.acceptance_rate is not None:
         words.append(f"acceptance {best.acceptance_rate:.2f}")
     words.append(decision_of(load))
     return " · ".join(words)
+
+
+def _speedup_text(arm: ArmResult) -> str:
+    if arm.measured is not None:
+        return f"{ratio_text(arm.measured)} over off"
+    return "not measured" if arm.predicted is None else f"{arm.predicted:.2f}x predicted only"
 
 
 def best_of(load: LoadResult) -> ArmResult | None:

@@ -115,3 +115,11 @@ def spread_ks(ks: Sequence[int], at_most: int) -> tuple[int, ...]:
         return tuple(ks)
     steps = [round(place * (len(ks) - 1) / (at_most - 1)) for place in range(at_most)]
     return tuple(ks[step] for step in steps)
+
+
+def thinned(ks: Sequence[int], tried: Sequence[int]) -> list[Pruned]:
+    """What `spread_ks` left out, for the report."""
+    left = ", ".join(str(k) for k in ks if k not in tried)
+    told = ", ".join(map(str, tried))
+    reason = f"the engine is started anew for each draft length, so only {told} are tried"
+    return [Pruned(f"k={left}", reason)] if left else []

@@ -35,6 +35,7 @@ def write_results(results: Results, folder: Path) -> list[str]:
     for name, (engine, form) in _CONFIGS.items():
         try:
             text = write_form(engine_config(engine, speculation, serving), form)
+            text = _with_reasons(text, form, _reasons(results))
         except OutdraftError:
             (folder / name).unlink(missing_ok=True)
             continue
@@ -60,6 +61,25 @@ def recommended(results: Results) -> Speculation:
     settings = {**best.speculation, "schedule": [list(each) for each in results.schedule]}
     largest = max(k for _, _, k in results.schedule)
     return Speculation.from_mapping({**settings, "k": max(largest, 1)})
+
+
+def _reasons(results: Results) -> list[str]:
+    """Why an engine is to be started like this, and where that was found."""
+    load = results.main
+    if load is None or load.verdict is None:
+        return [f"outdraft tune on the {results.backend} backend came to no verdict"]
+    parts = ", ".join(load.verdict["ship_for"])
+    decision = f"{load.verdict['decision']} {parts}".rstrip()
+    where = f"on the {results.backend} backend at {load.name}"
+    subject = "off stays" if load.best is None else load.best
+    return [f"outdraft tune, {where}: {subject}: {decision}", *load.verdict["reasons"][:1]]
+
+
+def _with_reasons(text: str, form: str, reasons: list[str]) -> str:
+    if form == "json":
+        data = json.loads(text)
+        return json.dumps({**data, "notes": [*reasons, *data["notes"]]}, indent=2) + "\n"
+    return "".join(f"# {each}\n" for each in reasons) + text
 
 
 def own_config(results: Results, speculation: Speculation) -> str:

@@ -12,7 +12,14 @@ from outdraft.speculation import Speculation
 from outdraft.stats import percentile
 from outdraft.tune.arm import name_of, proposer_of
 from outdraft.tune.journal import Block
-from outdraft.tune.prediction import Curve, Profile, end_to_end, predicted_speedup, profile_of
+from outdraft.tune.prediction import (
+    Curve,
+    Profile,
+    between,
+    end_to_end,
+    predicted_speedup,
+    profile_of,
+)
 
 
 def forecast(
@@ -24,7 +31,8 @@ def forecast(
     """Name of an arm → speedup in the objective. Proposers of which nothing is known are left out.
 
     Per proposer, the arm of the longest draft among `measured` gives the profile, and every one
-    of them a point of the cost curve.
+    of them a point of the cost curve. Where the engine does not count rounds and places, what was
+    measured is all there is.
     """
     proposers: dict[Speculation, list[Speculation]] = {}
     for arm in arms:
@@ -40,6 +48,7 @@ def forecast(
         profile = _profile(longest, measured[name_of(longest)])
         curve = _curve(known, off, measured, members)
         if profile is None or curve is None:
+            found |= _between_measured(members, known, base, measured, objective)
             continue
         first = ratio_of("ttft", base, _records(measured[name_of(longest)]), level=0.95, draws=50)
         for arm in members:
@@ -54,6 +63,26 @@ def forecast(
                 )
             )
     return found
+
+
+def _between_measured(
+    members: Sequence[Speculation],
+    known: Sequence[Speculation],
+    base: Sequence[Record],
+    measured: Mapping[str, Sequence[Block]],
+    objective: str,
+) -> dict[str, float]:
+    """In straight lines from 1 without a draft through the speedups that were measured."""
+    name = "e2e" if objective == "goodput" else objective
+    points = {0: 1.0}
+    for arm in known:
+        ratio = ratio_of(name, base, _records(measured[name_of(arm)]), level=0.95, draws=50)
+        if ratio is not None:
+            points[arm.k] = ratio.estimate
+    if len(points) == 1:
+        return {}
+    lines = sorted(points.items())
+    return {name_of(arm): max(between(lines, arm.k), 0.0) for arm in members}
 
 
 def counts_of(blocks: Sequence[Block]) -> tuple[AcceptanceCounts, int, int]:

@@ -6,10 +6,12 @@ that was killed goes on where it was, and ends as if it had never been interrupt
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -52,12 +54,14 @@ class Journal:
         self.blocks: dict[tuple[str, str, int], Block] = {}
         self.failures: dict[tuple[str, str], Failure] = {}
         self.is_resumed = False
+        self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
             raise OutdraftError(f"cannot write {path}: {error.strerror}") from error
         try:
+            self._lock()
             self._read(json.loads(json.dumps({"schema": SCHEMA, **header})))
         except BaseException:
             os.close(self._file)
@@ -86,16 +90,26 @@ class Journal:
 
     # ------------------------------------------------------------ the file
 
+    def _lock(self) -> None:
+        """Until the file is closed, also by a kill: two runs at once would measure each other."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise OptionError(
+                f"another run is at work in {self.path.parent}; wait for its end, or give "
+                "another --out"
+            ) from None
+
     def _read(self, header: dict[str, Any]) -> None:
         data = self.path.read_bytes()
         whole, _, torn = data.rpartition(b"\n")
         if torn or not whole:
             os.ftruncate(self._file, len(whole) + 1 if whole else 0)
         if not whole:
-            self._write(header)
+            self._write({**header, "started_at": self.started_at})
             return
         first, *rest = whole.split(b"\n")
-        _check_header(self.path, first, header)
+        self.started_at = _check_header(self.path, first, header).get("started_at", "")
         self.is_resumed = bool(rest)
         for number, line in enumerate(rest, 2):
             try:
@@ -122,9 +136,9 @@ class Journal:
             raise OutdraftError(f"cannot write {self.path}: {error.strerror}") from error
 
 
-def _check_header(path: Path, line: bytes, wanted: dict[str, Any]) -> None:
+def _check_header(path: Path, line: bytes, wanted: dict[str, Any]) -> dict[str, Any]:
     try:
-        seen = json.loads(line)
+        seen: dict[str, Any] = json.loads(line)
         same = {key: seen.get(key) for key in wanted}
     except (ValueError, AttributeError):
         raise CorruptFileError(f"{path} is no journal; give another --out") from None
@@ -134,6 +148,7 @@ def _check_header(path: Path, line: bytes, wanted: dict[str, Any]) -> None:
                 f"{path.parent} holds a run with another {key} ({_short(same[key])}, now "
                 f"{_short(value)}); give another --out, or remove the folder to measure anew"
             )
+    return seen
 
 
 def _short(value: object) -> str:

@@ -67,6 +67,7 @@ class Lab:
         self._on_wait = on_wait
         self._shares = backend.name == "outdraft"  # draft lengths share a process
         self._servers: dict[str, _Server] = {}
+        self._broken: dict[str, str] = {}  # why it could not be started, by server
 
     def __enter__(self) -> Self:
         return self
@@ -109,9 +110,20 @@ class Lab:
 
     def _server(self, arm: Speculation) -> _Server:
         key = self._key(arm)
+        if key in self._servers and self._servers[key].process.died() is not None:
+            self._drop(arm)  # while it had nothing to do: no word on what it does
         if key in self._servers:
             self._servers[key] = server = self._servers.pop(key)  # the last used is the last
             return server
+        if key in self._broken:  # the same command again would end the same
+            raise OutdraftError(self._broken[key])
+        try:
+            return self._started(key, arm)
+        except OutdraftError as error:
+            self._broken[key] = str(error)
+            raise
+
+    def _started(self, key: str, arm: Speculation) -> _Server:
         if not self._shares:
             self.close()
         self._make_room()
@@ -152,6 +164,8 @@ class Lab:
         run = run_load(
             server.endpoint, requests_of([planned], is_warmup=True), concurrency=1, keep_text=False
         )
+        if run.is_stopped:
+            raise KeyboardInterrupt
         if not any(each.ok for each in run.records):
             raise OutdraftError(f"the first request failed ({run.records[-1].error})")
         reason = why_not_as_asked(self._backend, asked, before, metrics_of(server.endpoint))

@@ -32,17 +32,28 @@ class Objective:
     ) -> Ratio | None:
         if self.name != "goodput":
             return ratio_of(self.name, baseline, candidate, level=level, draws=draws)
-        blocks = sorted({each.block for each in baseline} & {each.block for each in candidate})
-        rates = [(self._rate(baseline, block), self._rate(candidate, block)) for block in blocks]
-        measured = [Throughput(one, other) for one, other in rates if one and other]
-        return throughput_ratio(measured, level=level) if measured else None
+        arms = [_by_block(each) for each in (baseline, candidate)]
+        measured = [
+            Throughput(*(self._rate(arm[block]) for arm in arms))
+            for block in sorted(arms[0].keys() & arms[1].keys())
+            if any(self._num_met(arm[block]) for arm in arms)
+        ]
+        return throughput_ratio(measured, level=level, draws=draws) if measured else None
 
-    def _rate(self, records: Sequence[Record], block: int) -> float:
-        """Requests a second within the SLO, in one block."""
-        members = [each for each in records if each.block == block and each.ok]
-        met = sum(meets(each, self.slo or {}) for each in members)
-        if not met:
-            return 0.0
-        start = min(each.scheduled_ns for each in members)
-        end = max(each.last_ns or 0 for each in members)
-        return met / max(end - start, 1) * 1e9
+    def _num_met(self, block: Sequence[Record]) -> int:
+        return sum(meets(each, self.slo or {}) for each in block)
+
+    def _rate(self, block: Sequence[Record]) -> float:
+        """Requests a second within the SLO. None at all counts as half a one: a block in which
+        only one arm met it is the strongest evidence there is, and must not be left out."""
+        start = min(each.scheduled_ns for each in block)
+        end = max(each.last_ns or 0 for each in block)
+        return max(self._num_met(block), 0.5) / max(end - start, 1) * 1e9
+
+
+def _by_block(records: Sequence[Record]) -> dict[int, list[Record]]:
+    blocks: dict[int, list[Record]] = {}
+    for each in records:
+        if each.ok and not each.is_warmup:
+            blocks.setdefault(each.block, []).append(each)
+    return blocks

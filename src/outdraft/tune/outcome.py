@@ -41,7 +41,9 @@ def load_result(
     load, standing = finished.load, finished.standing
     off = _records(journal, load, OFF)
     raced = {name_of(arm) for arm in standing.finalists}
-    results = [_arm(OFF, BASELINE, "", load, journal, standing, off, objective)]
+    failure = journal.failures.get((load.name, name_of(OFF)))
+    reason = "" if failure is None else f"failed: {failure.reason}"
+    results = [_arm(OFF, BASELINE, reason, load, journal, standing, off, objective)]
     for arm in arms:
         state, reason = _state(arm, load, journal, standing, raced)
         results.append(_arm(arm, state, reason, load, journal, standing, off, objective))
@@ -108,10 +110,9 @@ def schedule_of(
             continue
         own = [arm for arm in load.arms if arm.name in speculations
                and proposer_name(speculations[arm.name]) == proposer]  # fmt: skip
-        worth = {arm.name: _worth(arm) for arm in own if _worth(arm) is not None}
-        if worth:
-            best = max(worth, key=lambda name: worth[name] or 0.0)
-            k = speculations[best].k if (worth[best] or 0.0) > 1 else 0
+        best = _best_of(own, load.best)
+        if best is not None:
+            k = speculations[best.name].k if (_worth(best) or 0.0) > 1 else 0
             choices.append(_Choice(load.concurrency, k))
     entries: list[tuple[int, int, int]] = []
     start = 1
@@ -125,6 +126,16 @@ def schedule_of(
             entries.append((start, end, choice.k))
         start = end + 1
     return tuple(entries)
+
+
+def _best_of(arms: Sequence[ArmResult], raced_best: str | None) -> ArmResult | None:
+    """The winner of the race if it is one of them; else what was measured before what was only
+    predicted: a prediction that was too high must not beat a measurement."""
+    able = [arm for arm in arms if arm.state != FAILED]
+    measured = [arm for arm in able if arm.measured is not None]
+    known = measured or [arm for arm in able if arm.predicted is not None]
+    won = next((arm for arm in measured if arm.name == raced_best), None)
+    return won or max(known, key=lambda arm: _worth(arm) or 0.0, default=None)
 
 
 def _worth(arm: ArmResult) -> float | None:

@@ -104,7 +104,7 @@ class Curve:
         """
         base = {each: cost - self._verify(each) for each, cost in self.known.items()}
         points = sorted({0: 0.0, **base}.items())  # a draft of nothing costs nothing
-        return max(_between(points, k) + self._verify(k), 0.05)
+        return max(between(points, k) + self._verify(k), 0.05)
 
     def _verify(self, k: int) -> float:
         return 1.0 if self.verify is None or k == 0 else self.verify[k]
@@ -124,7 +124,7 @@ def end_to_end(per_token: float, *, first_share: float, first_speedup: float = 1
     return 1 / (first_share / first_speedup + (1 - first_share) / per_token)
 
 
-def _between(points: Sequence[tuple[int, float]], at: int) -> float:
+def between(points: Sequence[tuple[int, float]], at: int) -> float:
     """Straight lines through `points`, the last one goes on."""
     if len(points) == 1:
         return points[0][1]

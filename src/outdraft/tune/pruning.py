@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from outdraft.backends.backend import Serving
-from outdraft.errors import CatalogError, ModelError, OutdraftError, PairingError
+from outdraft.decide.evidence import Memory, Pairing
+from outdraft.errors import OutdraftError, PairingError
 from outdraft.plan import Settings, find_model, make_plan
 from outdraft.plan.devices import Devices, parse_gpu
 from outdraft.plan.plan import Plan
@@ -63,6 +64,27 @@ class Pruner:
             note=f"{plan.devices.name} × {count}; free is reserve and what stays unused",
         )  # fmt: skip
 
+    def shares(self, speculation: Speculation) -> Memory | None:
+        """For the checks on memory; None where no device was named."""
+        try:
+            plan = self._plan(speculation)
+        except OutdraftError:
+            return None
+        if plan is None or plan.shares is None:
+            return None
+        return Memory(plan.shares.target, plan.shares.draft, plan.shares.headroom)
+
+    def pairing(self, speculation: Speculation) -> Pairing | None:
+        """For the checks on the pair; None without a draft."""
+        try:
+            plan = self._plan(speculation)
+        except OutdraftError:
+            return None
+        if plan is None or plan.pairing is None:
+            return None
+        found = plan.pairing
+        return Pairing(found.size_ratio, found.same_family, found.same_tokenizer)
+
     def _plan(self, speculation: Speculation) -> Plan | None:
         return _planned(self.serving, self.devices, speculation)
 
@@ -74,7 +96,7 @@ def _planned(serving: Serving, devices: Devices | None, speculation: Speculation
         target = find_model(serving.target)
         has_draft = speculation.method in WITH_DRAFT and speculation.draft is not None
         draft = find_model(speculation.draft or "") if has_draft else None
-    except (CatalogError, ModelError):
+    except OutdraftError:
         return None
     quantization = None if speculation.quantization == "none" else speculation.quantization
     return make_plan(

@@ -9,16 +9,17 @@ as good as each other, the leader runs on against off until the verdict is clear
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from outdraft.decide.evidence import Evidence
-from outdraft.decide.verdict import INCONCLUSIVE, Verdict, decide
+from outdraft.decide.evidence import Evidence, Memory, Pairing
+from outdraft.decide.verdict import DONT_SHIP, INCONCLUSIVE, Verdict, decide
 from outdraft.measure.evidence import make_evidence
+from outdraft.measure.failures import failures_of
 from outdraft.records import Record
-from outdraft.speculation import OFF, Speculation
+from outdraft.speculation import MAX_K, OFF, Speculation
 from outdraft.stats import MIN_BLOCKS, Look, Ratio, Zone, plan_looks, zone
-from outdraft.tune.arm import name_of, proposer_of
-from outdraft.tune.forecast import forecast, sum_counts
+from outdraft.tune.arm import name_of, proposer_name, proposer_of
+from outdraft.tune.forecast import counts_of, forecast, sum_counts
 from outdraft.tune.journal import Block
 from outdraft.tune.objective import Objective
 
@@ -37,6 +38,8 @@ class Rules:
     max_blocks: int = 20
     margin: float = 0.01
     load_name: str = "this load"
+    memory: Mapping[str, Memory] = field(default_factory=dict)  # by the proposer's name
+    pairing: Mapping[str, Pairing] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -48,6 +51,7 @@ class Standing:
     finalists: tuple[Speculation, ...] = ()
     measured: dict[str, Ratio] = field(default_factory=dict)  # finalists, over off
     dropped: dict[str, str] = field(default_factory=dict)  # name → why
+    failed: dict[str, str] = field(default_factory=dict)  # name → why
     alive: tuple[Speculation, ...] = ()
     best: Speculation | None = None
     evidence: Evidence | None = None
@@ -62,7 +66,8 @@ class Known:
     """What was worked out already: of blocks that are there it stays the same."""
 
     ratios: dict[tuple[str, str, int], Ratio | None] = field(default_factory=dict)
-    evidence: dict[tuple[str, int], Evidence] = field(default_factory=dict)
+    judged: dict[tuple[str, int, int], tuple[Evidence, Verdict]] = field(default_factory=dict)
+    predicted: dict[tuple[tuple[str, ...], ...], dict[str, float]] = field(default_factory=dict)
 
 
 def stand(
@@ -76,9 +81,14 @@ def stand(
 
     `known` is filled, and makes the next call quick.
     """
-    standing = Standing()
+    standing = Standing(failed=dict(failed))
     able = [arm for arm in arms if name_of(arm) not in failed]
-    profiled = _profiled(able, blocks)
+    # One that failed later has told what its first blocks have told.
+    told = [
+        each for each in arms if len(_first(blocks, each, rules.num_profile)) == rules.num_profile
+    ]
+    usable = [arm for arm in arms if arm in able or arm in told]
+    profiled = _profiled(usable, blocks)
     standing.calibrated = tuple(map(name_of, profiled))
     for number in range(rules.num_profile):
         missing = _missing((OFF, *profiled), blocks, failed, number)
@@ -87,7 +97,10 @@ def stand(
             return standing
     early = {name_of(arm): _first(blocks, arm, rules.num_profile) for arm in (OFF, *profiled)}
     off = early.pop(name_of(OFF))
-    standing.predicted = forecast(able, off, early, rules.objective.name)
+    key = (tuple(map(name_of, usable)), standing.calibrated)
+    if key not in known.predicted:
+        known.predicted[key] = forecast(usable, off, early, rules.objective.name)
+    standing.predicted = known.predicted[key]
     standing.finalists = _finalists(able, standing.predicted, rules)
     standing.alive = standing.finalists
     for number in range(rules.num_profile, rules.max_blocks + 1):
@@ -103,11 +116,11 @@ def stand(
 
 
 def _profiled(
-    able: Sequence[Speculation], blocks: Mapping[str, Sequence[Block]]
+    usable: Sequence[Speculation], blocks: Mapping[str, Sequence[Block]]
 ) -> list[Speculation]:
     """The longest draft of every proposer; a short one too where step costs are not told."""
     proposers: dict[Speculation, list[Speculation]] = {}
-    for arm in able:
+    for arm in usable:
         proposers.setdefault(proposer_of(arm), []).append(arm)
     told = any(each.step_seconds for each in blocks.get(name_of(OFF), ()))
     chosen = []
@@ -156,12 +169,17 @@ def _first(blocks: Mapping[str, Sequence[Block]], arm: Speculation, count: int) 
 def records_of(
     blocks: Mapping[str, Sequence[Block]], arm: Speculation, before: int | None = None
 ) -> list[Record]:
-    """Of the blocks before number `before`; those in which the client was unfit are left out."""
+    return [record for block in _fit(blocks, arm, before) for record in block.records]
+
+
+def _fit(
+    blocks: Mapping[str, Sequence[Block]], arm: Speculation, before: int | None
+) -> list[Block]:
+    """Those before number `before`; where the client was unfit to measure they are left out."""
     return [
-        record
+        block
         for block in blocks.get(name_of(arm), ())
         if (before is None or block.block < before) and not block.problems
-        for record in block.records
     ]
 
 
@@ -203,7 +221,7 @@ def _drop(
     ]
     if not known:
         # Nobody has run long enough: the prediction leads.
-        standing.best = standing.alive[0] if standing.alive else None
+        _lead(standing, standing.alive[0] if standing.alive else None)
         return
 
     def speed(arm: Speculation) -> float:
@@ -211,7 +229,7 @@ def _drop(
         return 0.0 if ratio is None else ratio.estimate
 
     leader = max(known, key=lambda arm: (speed(arm), -arm.k))
-    standing.best = leader
+    _lead(standing, leader)
     for arm in known:
         name = name_of(arm)
         if arm == leader:
@@ -229,6 +247,13 @@ def _drop(
     standing.alive = tuple(arm for arm in standing.alive if name_of(arm) not in standing.dropped)
 
 
+def _lead(standing: Standing, leader: Speculation | None) -> None:
+    """A verdict on the one that led before says nothing of this one."""
+    if leader != standing.best:
+        standing.evidence = standing.verdict = None
+    standing.best = leader
+
+
 def _judge(
     standing: Standing,
     blocks: Mapping[str, Sequence[Block]],
@@ -241,11 +266,11 @@ def _judge(
     best = standing.best
     if look is None or best is None or not _is_enough(blocks, best, number):
         return
-    key = (name_of(best), number)
-    if key not in known.evidence:
-        known.evidence[key] = evidence_of(standing, blocks, rules, look.level, before=number)
-    evidence = known.evidence[key]
-    verdict = decide(evidence, margin=rules.margin)
+    key = (name_of(best), number, len(standing.finalists))
+    if key not in known.judged:
+        evidence = evidence_of(standing, blocks, rules, look.level, before=number)
+        known.judged[key] = evidence, _decided(evidence, best, blocks, rules, number)
+    evidence, verdict = known.judged[key]
     standing.evidence, standing.verdict = evidence, verdict
     is_tie = evidence.e2e is not None and zone(evidence.e2e, rules.margin) is Zone.TIE
     if not evidence.is_valid or (verdict.decision == INCONCLUSIVE and not is_tie):
@@ -267,7 +292,31 @@ def judge_now(standing: Standing, blocks: Mapping[str, Sequence[Block]], rules: 
     look = next((each for each in _looks(rules) if each.num_blocks >= number), None)
     level = 0.95 if look is None else look.level
     standing.evidence = evidence_of(standing, blocks, rules, level)
-    standing.verdict = decide(standing.evidence, margin=rules.margin)
+    standing.verdict = _decided(standing.evidence, best, blocks, rules, None)
+
+
+def _decided(
+    evidence: Evidence,
+    best: Speculation,
+    blocks: Mapping[str, Sequence[Block]],
+    rules: Rules,
+    before: int | None,
+) -> Verdict:
+    """By requests end to end; nobody who asked for something else gets it at a loss in that."""
+    verdict = decide(evidence, margin=rules.margin)
+    goal = rules.objective
+    if goal.name == "e2e" or evidence.e2e is None:
+        return verdict
+    off, own = records_of(blocks, OFF, before), records_of(blocks, best, before)
+    ratio = goal.ratio(off, own, level=evidence.e2e.level)
+    if ratio is None or ratio.low is None:
+        return verdict
+    told = f"{goal.name}: speedup {ratio.estimate:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
+    against = Zone.WIN if verdict.decision == DONT_SHIP else Zone.LOSE
+    if verdict.decision == INCONCLUSIVE or zone(ratio, rules.margin) is not against:
+        return replace(verdict, reasons=(*verdict.reasons, told))
+    told += ", against requests end to end: choose by what was promised"
+    return replace(verdict, decision=INCONCLUSIVE, ship_for=(), reasons=(*verdict.reasons, told))
 
 
 def _looks(rules: Rules) -> list[Look]:
@@ -288,13 +337,44 @@ def evidence_of(
     """Of the leader against off. The error is shared between the finalists, because the leader
     was chosen by the same data."""
     assert standing.best is not None
-    own = [each for each in blocks[name_of(standing.best)] if before is None or each.block < before]
+    own = _fit(blocks, standing.best, before)
     counted = [each.counted for each in own if each.counted is not None]
-    return make_evidence(
-        records_of(blocks, OFF, before),
-        records_of(blocks, standing.best, before),
+    off, best = records_of(blocks, OFF, before), records_of(blocks, standing.best, before)
+    sent = {name_of(OFF): off, name_of(standing.best): best}
+    failures, few_failed = failures_of({name: each for name, each in sent.items() if each})
+    evidence = make_evidence(
+        off,
+        best,
         level=1 - (1 - level) / max(len(standing.finalists), 1),
         margin=rules.margin,
+        problems=failures,
+        is_valid=few_failed,
+        ttft_bound="ttft" in (rules.objective.slo or {}),
         counted=sum_counts(counted) if counted else None,
         load=rules.load_name,
     )
+    proposer = proposer_name(standing.best)
+    return replace(
+        evidence,
+        memory=rules.memory.get(proposer),
+        pairing=rules.pairing.get(proposer),
+        unquantized_acceptance=_unquantized(standing.best, evidence, blocks),
+    )
+
+
+def _unquantized(
+    arm: Speculation, evidence: Evidence, blocks: Mapping[str, Sequence[Block]]
+) -> float | None:
+    """The acceptance that the same draft would have at full precision. It is compared at a draft
+    length that both were measured at, in the first blocks: these have the same prompts."""
+    if arm.quantization == "none" or evidence.acceptance is None:
+        return None
+    for k in range(MAX_K, 0, -1):
+        packed, full = replace(arm, k=k), replace(arm, k=k, quantization="none")
+        rates = [
+            counts_of([each for each in blocks.get(name_of(one), ()) if each.block < 2])[0].rate
+            for one in (packed, full)
+        ]
+        if rates[0] is not None and rates[1] is not None:
+            return evidence.acceptance.rate + rates[1] - rates[0]
+    return None

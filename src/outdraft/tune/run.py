@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from outdraft.measure.environment import fingerprint
@@ -50,7 +49,7 @@ def make_results(
         schedule=() if best.is_off else schedule_of(loads, proposer_name(best), speculations),
         memory=found.memory(best),
         main_load=main.name,
-        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        started_at=journal.started_at,
         duration_s=journal.elapsed_s(),
         num_requests=sum(len(each.records) for each in journal.blocks.values()),
         notes=_notes(finished, journal),
@@ -60,10 +59,15 @@ def make_results(
 
 def _notes(finished: list[Finished], journal: Journal) -> tuple[str, ...]:
     notes = [
-        f"{each.load.name}: the time was over before the answer was clear"
-        for each in finished
-        if each.is_out_of_time
+        f"{each.load.name}: {why}" for each in finished if (why := _why_unclear(each, journal))
     ]
+    for each in finished:
+        failed = [one for (load, _), one in journal.failures.items() if load == each.load.name]
+        by_reason: dict[str, list[str]] = {}
+        for one in failed:
+            by_reason.setdefault(one.reason, []).append(one.arm)
+        notes += [f"{each.load.name}: failed: {', '.join(names)} ({reason})"
+                  for reason, names in by_reason.items()]  # fmt: skip
     unfit = sum(bool(each.problems) for each in journal.blocks.values())
     if unfit:
         notes.append(
@@ -71,3 +75,17 @@ def _notes(finished: list[Finished], journal: Journal) -> tuple[str, ...]:
             "measure (see the journal)"
         )
     return tuple(notes)
+
+
+def _why_unclear(finished: Finished, journal: Journal) -> str:
+    """Nothing where it is clear."""
+    standing = finished.standing
+    if standing.is_clear:
+        return ""
+    if (finished.load.name, name_of(OFF)) in journal.failures:
+        return "off failed, and without it nothing can be compared"
+    if finished.is_out_of_time:
+        return "the time was over before the answer was clear"
+    if standing.best is None:
+        return "every arm but off failed"
+    return "all blocks are spent, and the answer is not clear"

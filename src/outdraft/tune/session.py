@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from outdraft.errors import OptionError
 from outdraft.measure.summary import meets
 from outdraft.speculation import OFF, Speculation
+from outdraft.stats import percentile
 from outdraft.tune.arm import Load, name_of
 from outdraft.tune.journal import Block, Failure, Journal
 from outdraft.tune.race import Known, Rules, Standing, judge_now, stand
@@ -44,7 +45,7 @@ class Search:
 class Finished:
     load: Load
     standing: Standing
-    is_out_of_time: bool
+    is_out_of_time: bool  # there was more to measure
 
 
 def search(
@@ -85,55 +86,66 @@ def _run_load(
         blocks = {
             name_of(arm): journal.of(load.name, name_of(arm)) for arm in (OFF, *settings.arms)
         }
-        failed = _failed(journal, load)
+        failed = {
+            name: each.reason
+            for (where, name), each in journal.failures.items()
+            if where == load.name
+        }
         standing = stand(settings.arms, blocks, failed, rules, known)
         tell(Told(load, standing, None, journal.elapsed_s(), settings.budget_s))
+        if name_of(OFF) in failed:  # nothing can be compared any more
+            _check_baseline(settings, journal, load, failed[name_of(OFF)])
+            judge_now(standing, blocks, rules)
+            return Finished(load, standing, is_out_of_time=False)
         if not standing.next_arms:
-            return Finished(load, standing, is_out_of_time=not standing.is_clear)
+            return Finished(load, standing, is_out_of_time=False)
         needed = sum(_expected_s(journal, load, arm) for arm in standing.next_arms)
-        if journal.elapsed_s(load.name) + needed > allowed_s:
-            _check_enough(settings, journal, load, standing, allowed_s)
+        # Without a profile there is no answer at all: the first load may take all for it.
+        is_vital = not standing.predicted and load == settings.loads[0]
+        if journal.elapsed_s(load.name) + needed > (settings.budget_s if is_vital else allowed_s):
+            _check_enough(settings, journal, load, standing)
             judge_now(standing, blocks, rules)
             return Finished(load, standing, is_out_of_time=True)
-        for arm in standing.next_arms:
-            tell(Told(load, standing, arm, journal.elapsed_s(), settings.budget_s))
-            journal.add(measure(load, arm, standing.next_block))
+        # One at a time: a run that was killed within a block asks the same question here.
+        arm = standing.next_arms[0]
+        tell(Told(load, standing, arm, journal.elapsed_s(), settings.budget_s))
+        journal.add(measure(load, arm, standing.next_block))
 
 
-def _failed(journal: Journal, load: Load) -> dict[str, str]:
-    failed = {
-        name: each.reason for (where, name), each in journal.failures.items() if where == load.name
-    }
-    if "off" in failed:
-        raise OptionError(f"the baseline cannot be measured at {load.name}: {failed['off']}")
-    return failed
+def _check_baseline(settings: Search, journal: Journal, load: Load, reason: str) -> None:
+    """Without it the first load has no answer, nor has the run."""
+    if load == settings.loads[0] and not journal.of(load.name, name_of(OFF)):
+        raise OptionError(
+            f"the baseline cannot be measured at {load.name}: {reason}; to try again remove "
+            f"{journal.path}"
+        )
 
 
 def _expected_s(journal: Journal, load: Load, arm: Speculation) -> float:
-    """What its next block should take: as its last one, or as the longest of all so far."""
-    own = journal.of(load.name, name_of(arm))
+    """What its next block should take: as its last one, here or under another load, else as the
+    middle one of all here."""
+    own = journal.of(load.name, name_of(arm)) or [
+        each for each in journal.blocks.values() if each.arm == name_of(arm)
+    ]
     if own:
         return own[-1].duration_s
     here = [each.duration_s for each in journal.blocks.values() if each.load == load.name]
-    return max(here, default=0.0)
+    return percentile(here, 0.5) if here else 0.0
 
 
-def _check_enough(
-    settings: Search, journal: Journal, load: Load, standing: Standing, allowed_s: float
-) -> None:
+def _check_enough(settings: Search, journal: Journal, load: Load, standing: Standing) -> None:
     if standing.predicted or load != settings.loads[0]:
         return
     spent = journal.elapsed_s(load.name)
     needed = spent + sum(_expected_s(journal, load, arm) for arm in standing.next_arms)
-    whole = needed * settings.budget_s / max(allowed_s, 1e-9)
     raise OptionError(
         f"--budget {settings.budget_s:g}s is too small: {spent:.0f} s at {load.name} did not do "
-        f"for the first blocks of every proposer; give {_rounded(whole)} or more, or fewer methods"
+        f"for the first blocks of every proposer; give {_rounded(needed)} or more, or fewer methods"
     )
 
 
 def _rounded(seconds: float) -> str:
-    return f"{-(-int(1.5 * seconds) // 60)}m"
+    return f"{-(-int(2 * seconds) // 60)}m"
 
 
 def _check_slo(settings: Search, journal: Journal, load: Load) -> None:

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from outdraft.report.tune_table import best_line
+from outdraft.testing.sample_results import sample_results
+from outdraft.tune.results import Results
+
+
+def without_measurement(results: Results) -> Results:
+    """As when the budget ended before the arm that leads had run."""
+    loads = tuple(
+        replace(load, arms=tuple(replace(arm, measured=None) for arm in load.arms), verdict=None)
+        for load in results.loads
+    )
+    return replace(results, loads=loads)
+
+
+def test_the_last_line() -> None:
+    results = sample_results()
+    assert " over off · acceptance 0." in best_line(results)
+    line = best_line(without_measurement(results))
+    assert "x predicted only · " in line
+    assert "over off" not in line
+    assert line.endswith("INCONCLUSIVE")
