@@ -129,6 +129,22 @@ def test_the_noise_floor_of_a_server_against_itself(told: Any, tmp_path: Path) -
     assert "no A/A run; make one: outdraft compare URL URL --out FILE" in complaint
 
 
+def test_a_plan_adds_its_checks(told: Any, tmp_path: Path, capsys: Any) -> None:
+    plan = tmp_path / "plan.json"
+    flags = ("--draft", "llama-3.1-8b", "--gpu", "h100:2", "--target-quantization", "int8")
+    assert main(["plan", "--target", "llama-3.1-70b", *flags, "--json"]) == 0
+    plan.write_text(capsys.readouterr().out)
+    with fake_server(SLOW) as off, fake_server(FAST) as on:
+        code, said, _ = told(off, on, *SHORT, "--plan", str(plan), "--json")
+    assert code == 0
+    names = {each["name"] for each in json.loads(said)["verdict"]["checks"]}
+    assert {"draft_memory", "headroom", "target_memory", "size_ratio", "tokenizer"} <= names
+    plan.write_text('{"shares": {"target": 1}}')
+    code, _, complaint = told("http://a", "http://b", "--plan", str(plan))
+    assert code == 2
+    assert "is no plan" in complaint
+
+
 @pytest.mark.parametrize("dead", [0, 1])
 def test_a_dead_server_is_one_line(told: Any, dead: int) -> None:
     with fake_server(QUICK) as url:

@@ -13,7 +13,7 @@ from outdraft.cli.options import Option, add_options
 from outdraft.errors import OptionError
 
 if TYPE_CHECKING:
-    from outdraft.decide.evidence import Evidence
+    from outdraft.decide.evidence import Evidence, Memory, Pairing
     from outdraft.decide.verdict import Verdict
     from outdraft.measure.compare import Outcome, Settings
 
@@ -37,6 +37,11 @@ _COMPARE = (
         "differences below it are noise: a number, or what an A/A run wrote with --out",
         default="0",
         metavar="X|FILE",
+    ),
+    Option(
+        "--plan",
+        "what `outdraft plan --json` said of the candidate's pair, for the checks",
+        metavar="FILE",
     ),
     Option("--ttft-bound", "the service promises a time to first token", is_switch=True),
     Option("--out", "write every record, the ratios and the verdict as JSON", metavar="FILE"),
@@ -122,6 +127,27 @@ def _noise_floor(text: str) -> float:
     return floor
 
 
+def _planned(path: str | None) -> tuple[Memory | None, Pairing | None]:
+    """From a file that `outdraft plan --json` printed."""
+    from outdraft.decide.evidence import Memory, Pairing
+    from outdraft.modelspec.tensors import read_json
+
+    if path is None:
+        return None, None
+    if not Path(path).is_file():
+        raise OptionError(f"no file {path}; make one: outdraft plan … --json > {path}")
+    plan = read_json(Path(path))
+    shares, pair = plan.get("shares"), plan.get("pairing")
+    try:
+        memory = shares and Memory(**shares)
+        names = ("size_ratio", "same_family", "same_tokenizer")
+        return memory, pair and Pairing(**{name: pair[name] for name in names})
+    except (KeyError, TypeError) as error:
+        raise OptionError(
+            f"{path} is no plan ({error}); outdraft plan … --json makes one"
+        ) from None
+
+
 def ratios_of(evidence: Evidence) -> dict[str, Any]:
     names = ("e2e", "tpot", "ttft", "throughput", "p99")
     found = {name: getattr(evidence, name) for name in names}
@@ -140,9 +166,12 @@ def _saved(args: argparse.Namespace) -> tuple[Evidence, Verdict]:
 
     baseline, candidate = read_trial(Path(args.baseline)), read_trial(Path(args.candidate))
     one, other = in_blocks(baseline.records, candidate.records, args.block)
+    memory, pairing = _planned(args.plan)
     evidence = make_evidence(
         one,
         other,
+        memory=memory,
+        pairing=pairing,
         level=0.95,
         margin=args.margin,
         noise_floor=args.noise_floor,
@@ -163,7 +192,10 @@ def _live(args: argparse.Namespace) -> tuple[Evidence, Verdict]:
     from outdraft.stats import MIN_BLOCKS
     from outdraft.workload.temperatures import parse_mix
 
+    memory, pairing = _planned(args.plan)
     settings = Settings(
+        memory=memory,
+        pairing=pairing,
         max_requests=args.requests,
         # Five blocks at least make an interval; fewer requests make smaller blocks, never more.
         block_size=min(args.block, args.requests // MIN_BLOCKS),

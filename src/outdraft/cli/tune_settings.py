@@ -14,7 +14,6 @@ from outdraft.speculation import METHODS, QUANTIZATIONS, RULES
 if TYPE_CHECKING:
     from outdraft.backends.backend import Backend, Serving
     from outdraft.measure.blocks import Blocks
-    from outdraft.tune.arm import proposer_name
     from outdraft.tune.candidates import Space
     from outdraft.tune.run import Found
     from outdraft.tune.session import Search
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 _BACKENDS = {"embedded": "outdraft", "outdraft": "outdraft", "vllm": "vllm", "sglang": "sglang",
              "llamacpp": "llamacpp"}  # fmt: skip
 _MAX_BLOCKS = 20
+_LARGE_BLOCK = 8  # requests; one such block profiles a proposer, of smaller ones it takes two
 _FOREIGN_KS = 4  # an engine that has to be started for each draft length tries so many of them
 
 TUNE = (
@@ -49,7 +49,7 @@ TUNE = (
     Option("--max-tokens", "per answer", default=64, type=int, metavar="N"),
     Option("--block", "requests of one arm in a row (default: by the load)", type=int,
            metavar="N"),
-    Option("--budget", "time for measuring: 90s, 10m, 1h", default="8m", metavar="TIME"),
+    Option("--budget", "time for measuring: 90s, 10m, 1h", default="9m", metavar="TIME"),
     Option("--margin", "a difference up to this is none", default=0.01, type=float, metavar="X"),
     Option("--seed", "of prompts and temperatures", default=0, type=int),
     Option("--max-model-len", "tokens a text may have", type=int, metavar="N"),
@@ -83,6 +83,7 @@ def settings_of(args: argparse.Namespace) -> Plan:
     from outdraft.cli.load_options import check_counts
     from outdraft.measure.blocks import make_blocks
     from outdraft.measure.summary import parse_slo
+    from outdraft.tune.arm import proposer_name
     from outdraft.tune.candidates import Can, enumerate_arms, parse_ks, thinned
     from outdraft.tune.objective import Objective
     from outdraft.tune.pruning import pruner
@@ -156,9 +157,9 @@ def settings_of(args: argparse.Namespace) -> Plan:
     )
     # Another budget or margin may go on with the same measurements.
     header = {key: value for key, value in told.items() if key not in ("budget", "margin")}
-    return Plan(
-        backend, serving, Search(tuple(arms), loads, rules, budget_s), blocks, found, header
-    )
+    num_profile = {name: 1 for name, each in blocks.items() if each.size >= _LARGE_BLOCK}
+    search = Search(tuple(arms), loads, rules, budget_s, num_profile)
+    return Plan(backend, serving, search, blocks, found, header)
 
 
 def _known(found: dict[str, Any]) -> dict[str, Any]:
@@ -199,7 +200,7 @@ def _numbers(flag: str, text: str) -> list[float]:
 
 def _block_size(concurrency: int | None) -> int:
     """Enough for every slot to be busy most of the block."""
-    return max(4, 3 * (concurrency or 4))
+    return max(4, 2 * (concurrency or 4))
 
 
 def _space(args: argparse.Namespace, able: frozenset[str], *, is_own: bool) -> Space:

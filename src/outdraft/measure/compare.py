@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from outdraft.decide.evidence import Evidence
+from outdraft.decide.evidence import Evidence, Memory, Pairing
 from outdraft.decide.verdict import DEFAULT_MARGIN, INCONCLUSIVE, SHIP, Verdict, decide
 from outdraft.errors import OutdraftError
 from outdraft.loadgen.endpoint import Endpoint
@@ -44,6 +44,8 @@ class Settings:
     noise_floor: float = 0.0
     num_looks: int = 4
     ttft_bound: bool = False
+    memory: Memory | None = None  # of the candidate, from a plan
+    pairing: Pairing | None = None
 
     @property
     def max_blocks(self) -> int:
@@ -205,5 +207,7 @@ def _judge(
         same_texts=same_texts,
         counted=counted,
         load=f"concurrency {settings.concurrency}",
+        memory=settings.memory,
+        pairing=settings.pairing,
     )
     outcome.verdict = decide(outcome.evidence, margin=settings.margin)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from outdraft.decide.evidence import Costs, Equivalence, Evidence
+from outdraft.decide.evidence import Costs, Equivalence, Evidence, Memory, Pairing
 from outdraft.goodput import break_even_rate
 from outdraft.measure.costs import costs_of
 from outdraft.measure.summary import acceptance_of, added
@@ -42,6 +42,8 @@ def make_evidence(
     same_texts: bool = True,
     counted: AcceptanceCounts | None = None,
     load: str = "this load",
+    memory: Memory | None = None,
+    pairing: Pairing | None = None,
 ) -> Evidence:
     """`level` of every interval; parts of the traffic share the error, so that many of them do
     not make a false one likely. `same_texts`: the arms were asked the very same, so that greedy
@@ -74,6 +76,8 @@ def make_evidence(
         ttft_bound=ttft_bound,
         costs=costs,
         break_even=_break_even(costs, load),
+        memory=memory,
+        pairing=pairing,
     )
 
 

@@ -352,14 +352,11 @@ def evidence_of(
         ttft_bound="ttft" in (rules.objective.slo or {}),
         counted=sum_counts(counted) if counted else None,
         load=rules.load_name,
+        memory=rules.memory.get(proposer_name(standing.best)),
+        pairing=rules.pairing.get(proposer_name(standing.best)),
     )
-    proposer = proposer_name(standing.best)
-    return replace(
-        evidence,
-        memory=rules.memory.get(proposer),
-        pairing=rules.pairing.get(proposer),
-        unquantized_acceptance=_unquantized(standing.best, evidence, blocks),
-    )
+    loss = _unquantized(standing.best, evidence, blocks)
+    return replace(evidence, unquantized_acceptance=loss)
 
 
 def _unquantized(

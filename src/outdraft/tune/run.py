@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from outdraft.decide.verdict import INCONCLUSIVE
 from outdraft.measure.environment import fingerprint
 from outdraft.speculation import OFF, Speculation
 from outdraft.tune.arm import name_of, proposer_name
@@ -84,6 +85,9 @@ def _why_unclear(finished: Finished, journal: Journal) -> str:
         return ""
     if (finished.load.name, name_of(OFF)) in journal.failures:
         return "off failed, and without it nothing can be compared"
+    if finished.is_out_of_time and standing.verdict is not None:
+        if standing.verdict.decision != INCONCLUSIVE:
+            return "the time was over before it was clear which of the raced arms is the best"
     if finished.is_out_of_time:
         return "the time was over before the answer was clear"
     if standing.best is None:

@@ -7,8 +7,8 @@ goes on as if nothing had happened.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from outdraft.errors import OptionError
 from outdraft.measure.summary import meets
@@ -39,6 +39,9 @@ class Search:
     loads: tuple[Load, ...]
     rules: Rules
     budget_s: float
+    # Blocks of the profile by the name of a load, where they are not the rules' number: a large
+    # block tells as much as two small ones.
+    num_profile: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,8 @@ def _run_load(
     allowed_s: float,
     tell: Callable[[Told], None],
 ) -> Finished:
-    rules = replace(settings.rules, load_name=load.name)
+    num_profile = settings.num_profile.get(load.name, settings.rules.num_profile)
+    rules = replace(settings.rules, load_name=load.name, num_profile=num_profile)
     known = Known()
     while True:
         blocks = {
