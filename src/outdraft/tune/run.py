@@ -85,11 +85,12 @@ def _why_unclear(finished: Finished, journal: Journal) -> str:
         return ""
     if (finished.load.name, name_of(OFF)) in journal.failures:
         return "off failed, and without it nothing can be compared"
-    if finished.is_out_of_time and standing.verdict is not None:
-        if standing.verdict.decision != INCONCLUSIVE:
-            return "the time was over before it was clear which of the raced arms is the best"
     if finished.is_out_of_time:
-        return "the time was over before the answer was clear"
+        has_verdict = standing.verdict is not None and standing.verdict.decision != INCONCLUSIVE
+        what = "it was clear which of the raced arms is the best" if has_verdict else (
+            "the answer was clear"
+        )  # fmt: skip
+        return f"the time was over before {what}"
     if standing.best is None:
         return "every arm but off failed"
     return "all blocks are spent, and the answer is not clear"
