@@ -104,10 +104,11 @@ def schedule_of(
 ) -> tuple[tuple[int, int, int], ...]:
     """Draft length by running requests, for one proposer: at each concurrency its best arm, or 0
     where that does not beat off; between two concurrencies the change is half-way (as ratios).
-    A load whose race ended before anybody led says nothing."""
+    A load that ended before there were predictions says nothing."""
     choices = []
     for load in sorted(loads, key=lambda each: each.concurrency or 0):
-        if load.concurrency is None or load.best is None:
+        has_answer = load.best is not None or any(arm.predicted is not None for arm in load.arms)
+        if load.concurrency is None or not has_answer:
             continue
         own = [arm for arm in load.arms if arm.name in speculations
                and proposer_name(speculations[arm.name]) == proposer]  # fmt: skip
