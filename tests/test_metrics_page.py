@@ -32,9 +32,10 @@ def test_positions() -> None:
 
 
 def test_difference_is_of_counters_and_survives_a_restart() -> None:
-    before = {"a_total": 10.0, "b_total": 50.0, "gauge": 1.0}
-    after = {"a_total": 15.0, "b_total": 5.0, "gauge": 9.0, "new_total": 3.0}
-    assert difference(after, before) == {"a_total": 5.0, "b_total": 5.0, "new_total": 3.0}
+    before = {"a_total": 10.0, "b_total": 50.0, "gauge": 1.0, 'c_bucket{le="1"}': 2.0}
+    after = {**before, "a_total": 15.0, "b_total": 5.0, "gauge": 9.0, "new_total": 3.0}
+    changed = difference(after, before)
+    assert changed == {"a_total": 5.0, "b_total": 5.0, "new_total": 3.0, "gauge": 9.0}
 
 
 def test_any_text_is_taken() -> None:

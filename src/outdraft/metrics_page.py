@@ -46,12 +46,16 @@ def parse(text: str) -> Page:
 
 
 def difference(after: Mapping[str, float], before: Mapping[str, float]) -> Page:
-    """Counters over the time between; what restarted (went down) counts from nothing."""
+    """Counters over the time between; what restarted (went down) counts from nothing. Gauges as
+    they are at the end: SGLang's draft length is one. Buckets are left out."""
     changed: Page = {}
     for key, value in after.items():
-        if key.partition("{")[0].endswith(("_total", "_sum", "_count")):
+        name = key.partition("{")[0]
+        if name.endswith(("_total", "_sum", "_count")):
             earlier = before.get(key, 0.0)
             changed[key] = value - earlier if value >= earlier else value
+        elif not name.endswith("_bucket"):
+            changed[key] = value
     return changed
 
 

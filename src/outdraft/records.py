@@ -114,8 +114,12 @@ def record_from_json(data: Mapping[str, Any]) -> Record:
     values = dict(data)
     counts = values.get("acceptance")
     if counts is not None:
-        values["acceptance"] = AcceptanceCounts(**_with_tuples(counts))
+        values["acceptance"] = counts_from_json(counts)
     return Record(**_with_tuples(values))
+
+
+def counts_from_json(data: Mapping[str, Any]) -> AcceptanceCounts:
+    return AcceptanceCounts(**_with_tuples(data))
 
 
 def _with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from outdraft.backends.sglang import Sglang
 from outdraft.backends.sglang_flags import adaptive_config
 from outdraft.backends.sglang_found import Found, known
 from outdraft.errors import BackendError, OptionError
-from outdraft.metrics_page import parse
+from outdraft.metrics_page import difference, parse
 from outdraft.speculation import OFF, Speculation
 from outdraft.testing.backend_contract import BackendContract
 
@@ -168,3 +168,14 @@ def test_nothing_installed_gives_the_install_line(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("OUTDRAFT_SGLANG", raising=False)
     with pytest.raises(BackendError, match="pip install sglang"):
         Sglang().detect()
+
+
+def test_drafts_between_two_pages_are_counted_with_the_length_that_is_a_gauge() -> None:
+    before = parse("sglang:spec_num_draft_tokens 5\nsglang:spec_verify_calls_total 10\n"
+                   "sglang:generation_tokens_total 40\nsglang:num_requests_total 2\n")  # fmt: skip
+    after = parse("sglang:spec_num_draft_tokens 5\nsglang:spec_verify_calls_total 30\n"
+                  "sglang:generation_tokens_total 100\nsglang:num_requests_total 4\n")  # fmt: skip
+    counts = Sglang(NEWEST).drafted(difference(after, before))
+    assert counts is not None
+    assert (counts.num_drafts, counts.num_draft_tokens) == (20, 80)
+    assert counts.num_accepted_tokens == 60 - 2 - 20

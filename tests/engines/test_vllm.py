@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from outdraft.backends.backend import Backend, Serving
 from outdraft.backends.process import start
 from outdraft.backends.vllm import Vllm
 from outdraft.metrics_page import difference
+from outdraft.plan import Settings as PlanSettings
+from outdraft.plan import find_model, make_plan
 from outdraft.speculation import OFF, Speculation
 from outdraft.testing.backend_contract import RunningContract, page_of
 from tests.engines.places import smollm2_folder, vllm
@@ -60,6 +64,30 @@ class TestVllm(RunningContract):
         (folder / "broken").mkdir()
         (folder / "broken" / "config.json").write_text("{}")
         return small_serving(folder / "broken")
+
+
+@pytest.mark.parametrize("num_draft_layers", [0, 6])
+def test_the_plan_gives_the_capacity_that_vllm_reports(
+    tmp_path: Path, num_draft_layers: int
+) -> None:
+    target, size = smollm2_folder(), 1 << 30
+    draft = smollm2_folder(num_draft_layers) if num_draft_layers else None
+    speculation = OFF if draft is None else Speculation("draft_model", k=3, draft=str(draft))
+    serving = replace(small_serving(target), kv_cache_bytes=size)
+    log = tmp_path / "engine.log"
+    with start(Vllm(), serving, speculation, log=log, limit_s=LIMIT_S):
+        reported = re.search(r"KV cache size: ([\d,]+) tokens", log.read_text())
+    assert reported is not None
+    plan = make_plan(
+        find_model(str(target)),
+        None if draft is None else find_model(str(draft)),
+        None,
+        PlanSettings(max_model_len=2048, kv_dtype="float32", kv_cache_bytes=size, k=3),
+    )
+    assert plan.room is not None
+    told = int(reported[1].replace(",", ""))
+    print(f"vLLM {told}, plan {plan.room.kv_tokens}")
+    assert plan.room.kv_tokens == pytest.approx(told, rel=0.10)
 
 
 def test_a_schedule_bench_and_compare(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_no_such_place(tmp_path: Path) -> None:
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     with Journal(tmp_path / "run.jsonl") as journal:
         full = os.open("/dev/full", os.O_WRONLY)
-        os.dup2(full, journal._file)
+        os.dup2(full, journal._file.handle)
         os.close(full)
         with pytest.raises(OutdraftError, match=r"cannot write the journal .*: No space left"):
             journal.add(RECORD)

@@ -13,11 +13,11 @@ import pytest
 from outdraft.errors import OptionError
 from outdraft.speculation import Speculation
 from outdraft.tune.arm import Load, name_of
+from outdraft.tune.assemble import Given, make_results
 from outdraft.tune.journal import Block, Failure, Journal
 from outdraft.tune.objective import Objective
 from outdraft.tune.race import Rules
 from outdraft.tune.results import BEST, FAILED, Results
-from outdraft.tune.run import Found, make_results
 from outdraft.tune.session import Search, search
 
 from .planted import Planted, Truth, arms_of
@@ -43,7 +43,7 @@ def run(
     settings = Search(arms, loads, Rules(objective), budget_s)
     with Journal(folder / "journal.jsonl", {"seed": 0}) as journal:
         finished = search(settings, journal, measure or planted.measure)
-        return make_results(Found({}, "planted", "target"), settings, finished, journal)
+        return make_results(Given({}, "planted", "target"), settings, finished, journal)
 
 
 def truth_of(planted: Planted, arm: Speculation, load: Load) -> float:

@@ -12,14 +12,14 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from outdraft.catalog import default_cache_dir
-from outdraft.errors import BackendError
+from outdraft.errors import BackendError, OutdraftError
+from outdraft.whole_file import write_json
 
 _TIMEOUT_S = 180.0
 _MARK = "OUTDRAFT "  # before the answer: engines print much else
@@ -68,13 +68,8 @@ def ask(python: Path, program: str, engine: str) -> Answer:
             return answer
     found = _run(python, program, engine)
     if kept is not None:
-        with suppress(OSError):  # a cache that cannot be written costs time, not the answer
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(
-                "w", encoding="utf-8", dir=kept.parent, delete=False
-            ) as beside:
-                json.dump(found, beside)
-            Path(beside.name).replace(kept)
+        with suppress(OutdraftError):  # a cache that cannot be written costs time, not the answer
+            write_json(kept, found)
     return found
 
 

@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from outdraft.backends import sglang_found
 from outdraft.backends.backend import Capabilities, Installed, Launch, Serving, Traffic
+from outdraft.backends.model_names import model_name
 from outdraft.backends.process import HOST
-from outdraft.backends.sglang_flags import adaptive_config, model_name, speculative_flags
+from outdraft.backends.sglang_flags import adaptive_config, speculative_flags
 from outdraft.backends.sglang_found import Found
 from outdraft.catalog import default_cache_dir
-from outdraft.errors import BackendError, OptionError
+from outdraft.errors import OptionError
 from outdraft.records import AcceptanceCounts
 from outdraft.speculation import Speculation
+from outdraft.whole_file import write_text
 
 MAX_RUNNING = 256  # where nobody says: with and without speculation the same
 _PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
@@ -109,11 +111,7 @@ class Sglang:
         text = adaptive_config(speculation)
         name = hashlib.sha256(text.encode()).hexdigest()[:16]
         path = default_cache_dir() / "engines" / f"sglang-adaptive-{name}.json"
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise BackendError(f"cannot write {path}: {error.strerror}") from error
+        write_text(path, text)
         return str(path)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from outdraft.backends.backend import Serving
+from outdraft.backends.model_names import model_name
 from outdraft.backends.sglang_found import Found
-from outdraft.catalog.lookup import find_entry
 from outdraft.errors import OptionError, unknown_choice
 from outdraft.speculation import WITH_DRAFT, Speculation
 
@@ -49,14 +49,6 @@ def speculative_flags(
             "speculation without it"
         )
     return flags, notes
-
-
-def model_name(name: str, notes: list[str]) -> str:
-    entry = find_entry(name)
-    if entry is not None:
-        notes.append(f"{name} is {entry.hub_id} on the hub")
-        return entry.hub_id
-    return name
 
 
 def adaptive_bands(speculation: Speculation) -> tuple[tuple[int, int, int], ...]:

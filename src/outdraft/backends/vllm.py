@@ -9,7 +9,7 @@ from pathlib import Path
 from outdraft.backends import vllm_found, vllm_old_flags, vllm_preflight
 from outdraft.backends.backend import Capabilities, Installed, Launch, Serving, Traffic
 from outdraft.backends.process import HOST
-from outdraft.backends.vllm_config import model_name, speculative_config
+from outdraft.backends.vllm_config import speculative_config, vllm_model
 from outdraft.backends.vllm_found import KEY, Found
 from outdraft.errors import OptionError
 from outdraft.metrics_page import drafted
@@ -58,7 +58,7 @@ class Vllm:
             raise OptionError(
                 "--speculative-config among the extra flags; give it as the speculation instead"
             )
-        target = model_name(serving.target, notes)
+        target = vllm_model(serving.target, notes)
         argv = [found.program, "serve", target, "--host", HOST, "--port", str(port)]
         argv += self._serving_flags(serving, notes)
         if found.has("--enable-per-request-metrics"):

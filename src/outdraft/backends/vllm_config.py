@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from outdraft.backends.backend import Serving
+from outdraft.backends.model_names import model_name
 from outdraft.backends.vllm_found import KEY, Found
-from outdraft.catalog.lookup import find_entry
 from outdraft.errors import OptionError
 from outdraft.speculation import WITH_DRAFT, Speculation
 
@@ -33,7 +32,7 @@ def speculative_config(
         notes += _suffix(found)
     if speculation.method in WITH_DRAFT:
         assert speculation.draft is not None
-        config["model"] = model_name(speculation.draft, notes)
+        config["model"] = vllm_model(speculation.draft, notes)
         config |= _draft_devices(speculation, serving)
         config |= _draft_quantization(speculation, found, notes)
     elif speculation.draft_tensor_parallel_size is not None:
@@ -49,16 +48,12 @@ def speculative_config(
     return config, notes
 
 
-def model_name(name: str, notes: list[str]) -> str:
+def vllm_model(name: str, notes: list[str]) -> str:
     """As vLLM finds it: a folder or a hub id."""
-    entry = find_entry(name)
-    if entry is not None:
-        notes.append(f"{name} is {entry.hub_id} on the hub")
-        return entry.hub_id
-    if name.endswith(".gguf"):
-        raise OptionError(f"vLLM does not serve GGUF files, got {name}; give a folder or a hub id")
-    path = Path(name).expanduser()
-    return str(path) if path.is_dir() else name
+    found = model_name(name, notes)
+    if found.endswith(".gguf"):
+        raise OptionError(f"vLLM does not serve GGUF files, got {found}; give a folder or a hub id")
+    return found
 
 
 def _suffix(found: Found) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.config_file import add_options_with_file, fill
 from outdraft.cli.options import Option
-from outdraft.cli.tune_settings import TUNE, Plan, settings_of
+from outdraft.cli.tune_settings import TUNE, Tuning, settings_of
 from outdraft.errors import OptionError
 
 if TYPE_CHECKING:
@@ -55,36 +55,36 @@ def run(args: argparse.Namespace) -> int:
     folder = Path(args.out)
     if folder.exists() and not folder.is_dir():
         raise OptionError(f"--out {folder} is a file; give a folder")
-    plan = settings_of(args)
-    results = _search(plan, folder)
+    tuning = settings_of(args)
+    results = _search(tuning, folder)
     return _finish(results, folder, args.json)
 
 
-def _search(plan: Plan, folder: Path) -> Results:
+def _search(tuning: Tuning, folder: Path) -> Results:
     from rich.console import Console
 
     from outdraft.report.tune_live import tune_live
+    from outdraft.tune.assemble import make_results
     from outdraft.tune.journal import Journal
     from outdraft.tune.lab import Lab
-    from outdraft.tune.run import make_results
     from outdraft.tune.session import search
 
     with (
         tune_live(Console(file=sys.stderr)) as show,
-        Journal(folder / "journal.jsonl", plan.header) as journal,
+        Journal(folder / "journal.jsonl", tuning.header) as journal,
         Lab(
-            plan.backend,
-            plan.serving,
-            plan.blocks,
-            longest=max(arm.k for arm in plan.search.arms),
+            tuning.backend,
+            tuning.serving,
+            tuning.blocks,
+            longest=max(arm.k for arm in tuning.search.arms),
             logs=folder / "logs",
             on_wait=show.starting,
         ) as lab,
     ):
         if journal.is_resumed:
             show.note(f"going on with the run in {folder}")
-        finished = search(plan.search, journal, lab.measure, show.told)
-        return make_results(plan.found, plan.search, finished, journal)
+        finished = search(tuning.search, journal, lab.measure, show.told)
+        return make_results(tuning.given, tuning.search, finished, journal)
 
 
 def _finish(results: Results, folder: Path, as_json: bool) -> int:
@@ -92,7 +92,7 @@ def _finish(results: Results, folder: Path, as_json: bool) -> int:
     from outdraft.report.write import write_report
     from outdraft.tune.files import write_results
 
-    written = write_results(results, folder)
+    written, left_out = write_results(results, folder)
     write_report(results, folder / "report.html")
     if as_json:
         print(json.dumps(results.to_json()))
@@ -100,5 +100,7 @@ def _finish(results: Results, folder: Path, as_json: bool) -> int:
     print(tune_table(results))
     print()
     print(f"written to {folder}: report.html, {', '.join(written)}")
+    for name, reason in left_out.items():
+        print(f"no {name}: {reason}")
     print(best_line(results))
     return 0

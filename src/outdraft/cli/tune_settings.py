@@ -14,8 +14,8 @@ from outdraft.speculation import METHODS, QUANTIZATIONS, RULES
 if TYPE_CHECKING:
     from outdraft.backends.backend import Backend, Serving
     from outdraft.measure.blocks import Blocks
+    from outdraft.tune.assemble import Given
     from outdraft.tune.candidates import Space
-    from outdraft.tune.run import Found
     from outdraft.tune.session import Search
 
 _BACKENDS = {"embedded": "outdraft", "outdraft": "outdraft", "vllm": "vllm", "sglang": "sglang",
@@ -64,16 +64,16 @@ TUNE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Tuning:
     backend: Backend
     serving: Serving
     search: Search
     blocks: dict[str, Blocks]
-    found: Found
+    given: Given
     header: dict[str, Any]  # identifies the run in its journal
 
 
-def settings_of(args: argparse.Namespace) -> Plan:
+def settings_of(args: argparse.Namespace) -> Tuning:
     """Everything is checked here, before a single file is written or engine started."""
     import shlex
 
@@ -84,11 +84,11 @@ def settings_of(args: argparse.Namespace) -> Plan:
     from outdraft.measure.blocks import make_blocks
     from outdraft.measure.summary import parse_slo
     from outdraft.tune.arm import proposer_name
+    from outdraft.tune.assemble import Given
     from outdraft.tune.candidates import Can, enumerate_arms, parse_ks, thinned
     from outdraft.tune.objective import Objective
     from outdraft.tune.pruning import pruner
     from outdraft.tune.race import Rules
-    from outdraft.tune.run import Found
     from outdraft.tune.session import Search
     from outdraft.workload.sets import choose_prompts
     from outdraft.workload.temperatures import parse_mix
@@ -148,7 +148,7 @@ def settings_of(args: argparse.Namespace) -> Plan:
         pairing=_known({name: check.pairing(arm) for name, arm in proposers.items()}),
     )
     told = {option.key: getattr(args, option.key) for option in TUNE}
-    found = Found(
+    given = Given(
         settings=told,
         backend=args.backend,
         target=args.target,
@@ -159,7 +159,7 @@ def settings_of(args: argparse.Namespace) -> Plan:
     header = {key: value for key, value in told.items() if key not in ("budget", "margin")}
     num_profile = {name: 1 for name, each in blocks.items() if each.size >= _LARGE_BLOCK}
     search = Search(tuple(arms), loads, rules, budget_s, num_profile)
-    return Plan(backend, serving, search, blocks, found, header)
+    return Tuning(backend, serving, search, blocks, given, header)
 
 
 def _known(found: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from outdraft.backends.sglang import Sglang
 from outdraft.backends.sglang_flags import adaptive_config
 from outdraft.backends.vllm import Vllm
 from outdraft.catalog import resolve
+from outdraft.catalog.entries import SHIPPED_DRAFTS
 from outdraft.catalog.lookup import find_entry
 from outdraft.emit.why import why
 from outdraft.errors import BackendError, OptionError, unknown_choice
@@ -134,7 +135,8 @@ def _absolute(name: str | None) -> str | None:
     """A folder or file that is here, by its whole path: a container mounts it there."""
     if name is None or find_entry(name) is not None:
         return name
-    path = Path(name).expanduser()
+    shipped = SHIPPED_DRAFTS.get(name.lower())
+    path = Path(name).expanduser() if shipped is None else shipped.path
     return str(path.resolve()) if path.exists() or name.startswith(("./", "../", "~")) else name
 
 

@@ -3,44 +3,34 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Self
 
 from outdraft.errors import CorruptFileError, OutdraftError
+from outdraft.line_file import LineFile, whole_lines
 from outdraft.records import SCHEMA, Record, record_from_json
 
 _FIELDS = tuple(each.name for each in fields(Record) if each.name != "acceptance")
 
 
 class Journal:
-    """Append-only. The first line says the schema, every other one is a record.
-
-    A line is one write to the file, so it is there as a whole or, where the machine itself
-    stopped, torn at the very end. Opening a journal again cuts such an end off and goes on.
-    """
+    """Append-only. The first line says the schema, every other one is a record."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        except OSError as error:
-            raise self._failed(error) from error
-        whole = self.path.read_bytes().rpartition(b"\n")[0]
-        if whole:
-            _check_header(self.path, whole.partition(b"\n")[0])
-            os.ftruncate(self._file, len(whole) + 1)
+        self._file = LineFile(self.path)
+        lines = self._file.lines()
+        if lines:
+            _check_header(self.path, lines[0])
         else:
-            os.ftruncate(self._file, 0)
-            self._write({"schema": SCHEMA})
+            self._file.append({"schema": SCHEMA})
 
     def add(self, record: Record) -> None:
-        self._write(record_to_json(record))
+        self._file.append(record_to_json(record))
 
     def close(self) -> None:
-        os.close(self._file)
+        self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -48,26 +38,14 @@ class Journal:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _write(self, value: dict[str, Any]) -> None:
-        line = json.dumps(value, separators=(",", ":")).encode() + b"\n"
-        try:
-            while line:
-                line = line[os.write(self._file, line) :]
-        except OSError as error:
-            raise self._failed(error) from error
-
-    def _failed(self, error: OSError) -> OutdraftError:
-        return OutdraftError(f"cannot write the journal {self.path}: {error.strerror}")
-
 
 def read_journal(path: Path | str) -> list[Record]:
     """Every whole line. A torn last one is left out; one that is wrong elsewhere is an error."""
     path = Path(path)
     try:
-        data = path.read_bytes()
+        lines = whole_lines(path.read_bytes())
     except OSError as error:
         raise OutdraftError(f"cannot read the journal {path}: {error.strerror}") from error
-    lines = data.split(b"\n")[:-1]  # behind the last line feed is nothing, or a torn line
     if not lines:
         return []
     _check_header(path, lines[0])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import PurePath
 
-from outdraft.speculation import MAX_K, WITH_DRAFT, Speculation
+from outdraft.speculation import WITH_DRAFT, Speculation
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,12 @@ def proposer_name(speculation: Speculation) -> str:
     return "off" if speculation.is_off else _name(speculation, "")
 
 
-def proposer_of(speculation: Speculation) -> Speculation:
-    """The same for all draft lengths of one proposer: with the longest there is."""
-    return speculation if speculation.is_off else replace(speculation, k=MAX_K, schedule=())
+def by_proposer(arms: Iterable[Speculation]) -> dict[str, list[Speculation]]:
+    """Arms that differ in the draft length alone, shortest first, under their proposer's name."""
+    found: dict[str, list[Speculation]] = {}
+    for arm in sorted(arms, key=lambda each: each.k):
+        found.setdefault(proposer_name(arm), []).append(arm)
+    return found
 
 
 def _name(speculation: Speculation, k: str) -> str:

@@ -21,7 +21,6 @@ class Space:
     drafts: Mapping[str, tuple[str, ...]]  # method → drafts it can use
     quantizations: tuple[str, ...] = ("none",)  # of the draft
     rules: tuple[str, ...] = ("coupled",)
-    draft_tensor_parallel_sizes: tuple[int | None, ...] = (None,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +70,9 @@ def _proposers(space: Space, pruned: list[Pruned]) -> list[Speculation]:
         if not drafts:
             pruned.append(Pruned(method, "no draft for it; name one with --draft"))
         found += [
-            Speculation(
-                method, k=largest, draft=draft, quantization=quantization, rule=rule,
-                draft_tensor_parallel_size=size,
-            )
-            for draft, quantization, rule, size in product(
-                drafts, space.quantizations, space.rules, space.draft_tensor_parallel_sizes
-            )
-        ]  # fmt: skip
+            Speculation(method, k=largest, draft=draft, quantization=quantization, rule=rule)
+            for draft, quantization, rule in product(drafts, space.quantizations, space.rules)
+        ]
     return found
 
 

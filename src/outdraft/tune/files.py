@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from outdraft.backends.backend import Serving
+from outdraft.backends.embedded import settings_of
 from outdraft.emit import engine_config, write_form
 from outdraft.errors import OutdraftError
 from outdraft.speculation import OFF, Speculation
@@ -21,9 +22,9 @@ _CONFIGS = {
 }
 
 
-def write_results(results: Results, folder: Path) -> list[str]:
-    """Names of what was written. An engine that cannot run it gets no file, and none that was
-    there before stays."""
+def write_results(results: Results, folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Names of what was written, and why others were not. An engine that cannot run it gets no
+    file, and none that was there before stays."""
     write_json(folder / "results.json", results.to_json())
     speculation = recommended(results)
     serving = Serving(
@@ -31,18 +32,19 @@ def write_results(results: Results, folder: Path) -> list[str]:
         max_model_len=results.settings.get("max_model_len"),
         tensor_parallel_size=results.settings.get("tensor_parallel_size") or 1,
     )
-    written = ["results.json"]
+    written, left_out = ["results.json"], {}
     for name, (engine, form) in _CONFIGS.items():
         try:
             text = write_form(engine_config(engine, speculation, serving), form)
             text = _with_reasons(text, form, _reasons(results))
-        except OutdraftError:
+        except OutdraftError as error:
             (folder / name).unlink(missing_ok=True)
+            left_out[name] = str(error)
             continue
         write_text(folder / name, text)
         written.append(name)
     write_text(folder / "outdraft.toml", own_config(results, speculation))
-    return [*written, "outdraft.toml"]
+    return [*written, "outdraft.toml"], left_out
 
 
 def recommended(results: Results) -> Speculation:
@@ -93,12 +95,6 @@ def own_config(results: Results, speculation: Speculation) -> str:
     if speculation.is_off:
         lines.append("# Speculation stays off: nothing was found that clearly pays here.")
         return "\n".join(lines) + "\n"
-    settings = {
-        key: value
-        for key, value in Speculation.__dataclass_fields__.items()
-        if getattr(speculation, key) != getattr(OFF, key) or key in ("method", "k")
-    }
-    values = {key: getattr(speculation, key) for key in settings}
-    lines += ["# The speculation, as vLLM writes it too.",
-              f"speculative_config = {json.dumps(json.dumps(values))}"]  # fmt: skip
+    config = json.dumps(settings_of(speculation))
+    lines += ["# As vLLM writes it too.", f"speculative_config = {json.dumps(config)}"]
     return "\n".join(lines) + "\n"

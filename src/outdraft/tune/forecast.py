@@ -10,7 +10,7 @@ from outdraft.measure.summary import added
 from outdraft.records import AcceptanceCounts, Record
 from outdraft.speculation import Speculation
 from outdraft.stats import percentile
-from outdraft.tune.arm import name_of, proposer_of
+from outdraft.tune.arm import by_proposer, name_of
 from outdraft.tune.journal import Block
 from outdraft.tune.prediction import (
     Curve,
@@ -34,13 +34,10 @@ def forecast(
     of them a point of the cost curve. Where the engine does not count rounds and places, what was
     measured is all there is.
     """
-    proposers: dict[Speculation, list[Speculation]] = {}
-    for arm in arms:
-        proposers.setdefault(proposer_of(arm), []).append(arm)
     base = _records(off)
     first_share = _first_share(base)
     found: dict[str, float] = {}
-    for members in proposers.values():
+    for members in by_proposer(arms).values():
         known = [arm for arm in members if measured.get(name_of(arm))]
         if not known or not base:
             continue

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from outdraft.errors import CorruptFileError, OptionError, OutdraftError
+from outdraft.errors import CorruptFileError, OptionError
+from outdraft.line_file import LineFile
 from outdraft.loadgen.journal import record_to_json
-from outdraft.records import AcceptanceCounts, Record, record_from_json
+from outdraft.records import AcceptanceCounts, Record, counts_from_json, record_from_json
 
 SCHEMA = 1
 
@@ -55,28 +55,24 @@ class Journal:
         self.failures: dict[tuple[str, str], Failure] = {}
         self.is_resumed = False
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        except OSError as error:
-            raise OutdraftError(f"cannot write {path}: {error.strerror}") from error
+        self._file = LineFile(path)
         try:
             self._lock()
             self._read(json.loads(json.dumps({"schema": SCHEMA, **header})))
         except BaseException:
-            os.close(self._file)
+            self._file.close()
             raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        os.close(self._file)
+        self._file.close()
 
     def add(self, entry: Block | Failure) -> None:
         """On the disk when this returns."""
         kind = "block" if isinstance(entry, Block) else "failure"
-        self._write({kind: _to_json(entry)})
+        self._file.append({kind: _to_json(entry)}, is_synced=True)
         self._keep(entry)
 
     def elapsed_s(self, load: str | None = None) -> float:
@@ -93,7 +89,7 @@ class Journal:
     def _lock(self) -> None:
         """Until the file is closed, also by a kill: two runs at once would measure each other."""
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._file.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise OptionError(
                 f"another run is at work in {self.path.parent}; wait for its end, or give "
@@ -101,14 +97,11 @@ class Journal:
             ) from None
 
     def _read(self, header: dict[str, Any]) -> None:
-        data = self.path.read_bytes()
-        whole, _, torn = data.rpartition(b"\n")
-        if torn or not whole:
-            os.ftruncate(self._file, len(whole) + 1 if whole else 0)
-        if not whole:
-            self._write({**header, "started_at": self.started_at})
+        lines = self._file.lines()
+        if not lines:
+            self._file.append({**header, "started_at": self.started_at}, is_synced=True)
             return
-        first, *rest = whole.split(b"\n")
+        first, *rest = lines
         self.started_at = _check_header(self.path, first, header).get("started_at", "")
         self.is_resumed = bool(rest)
         for number, line in enumerate(rest, 2):
@@ -125,15 +118,6 @@ class Journal:
             self.blocks[entry.load, entry.arm, entry.block] = entry
         else:
             self.failures[entry.load, entry.arm] = entry
-
-    def _write(self, value: Mapping[str, Any]) -> None:
-        line = json.dumps(value, separators=(",", ":")).encode() + b"\n"
-        try:
-            while line:
-                line = line[os.write(self._file, line) :]
-            os.fsync(self._file)
-        except OSError as error:
-            raise OutdraftError(f"cannot write {self.path}: {error.strerror}") from error
 
 
 def _check_header(path: Path, line: bytes, wanted: dict[str, Any]) -> dict[str, Any]:
@@ -183,11 +167,6 @@ def _from_json(data: Mapping[str, Any]) -> Block | Failure:
         duration_s=values["duration_s"],
         records=tuple(record_from_json(each) for each in values["records"]),
         problems=tuple(values["problems"]),
-        counted=None if counted is None else _counts(counted),
+        counted=None if counted is None else counts_from_json(counted),
         step_seconds={int(size): each for size, each in values["step_seconds"].items()},
     )
-
-
-def _counts(data: Mapping[str, Any]) -> AcceptanceCounts:
-    tuples = ("accepted_per_position", "drafted_per_position")
-    return AcceptanceCounts(**{**data, **{name: tuple(data[name]) for name in tuples}})

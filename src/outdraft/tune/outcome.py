@@ -10,7 +10,7 @@ from outdraft.measure.summary import acceptance_of, added, summarize
 from outdraft.records import Record
 from outdraft.speculation import OFF, Speculation
 from outdraft.stats import Ratio, percentile
-from outdraft.tune.arm import Load, name_of, proposer_name, proposer_of
+from outdraft.tune.arm import Load, by_proposer, name_of, proposer_name
 from outdraft.tune.forecast import counts_of
 from outdraft.tune.journal import Block, Journal
 from outdraft.tune.objective import Objective
@@ -62,12 +62,9 @@ def acceptance_results(
     arms: Sequence[Speculation], loads: Sequence[Load], journal: Journal
 ) -> tuple[AcceptanceResult, ...]:
     """Of each proposer at the longest draft that was measured, over all loads."""
-    proposers: dict[Speculation, list[Speculation]] = {}
-    for arm in arms:
-        proposers.setdefault(proposer_of(arm), []).append(arm)
     found = []
-    for members in proposers.values():
-        for arm in sorted(members, key=lambda each: -each.k):
+    for members in by_proposer(arms).values():
+        for arm in reversed(members):
             blocks = [each for load in loads for each in journal.of(load.name, name_of(arm))]
             if blocks:
                 found += _acceptance(arm, blocks)

@@ -18,7 +18,7 @@ from outdraft.measure.failures import failures_of
 from outdraft.records import Record
 from outdraft.speculation import MAX_K, OFF, Speculation
 from outdraft.stats import MIN_BLOCKS, Look, Ratio, Zone, plan_looks, zone
-from outdraft.tune.arm import name_of, proposer_name, proposer_of
+from outdraft.tune.arm import by_proposer, name_of, proposer_name
 from outdraft.tune.forecast import counts_of, forecast, sum_counts
 from outdraft.tune.journal import Block
 from outdraft.tune.objective import Objective
@@ -119,16 +119,12 @@ def _profiled(
     usable: Sequence[Speculation], blocks: Mapping[str, Sequence[Block]]
 ) -> list[Speculation]:
     """The longest draft of every proposer; a short one too where step costs are not told."""
-    proposers: dict[Speculation, list[Speculation]] = {}
-    for arm in usable:
-        proposers.setdefault(proposer_of(arm), []).append(arm)
     told = any(each.step_seconds for each in blocks.get(name_of(OFF), ()))
     chosen = []
-    for members in proposers.values():
-        ordered = sorted(members, key=lambda arm: arm.k)
-        chosen.append(ordered[-1])
-        if not told and len(ordered) > 2 and blocks.get(name_of(OFF)):
-            chosen.append(ordered[len(ordered) // 3])
+    for members in by_proposer(usable).values():
+        chosen.append(members[-1])
+        if not told and len(members) > 2 and blocks.get(name_of(OFF)):
+            chosen.append(members[len(members) // 3])
     return chosen
 
 

@@ -17,7 +17,7 @@ from outdraft.tune.session import Finished, Search
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Given:
     """What was known before anything was measured."""
 
     settings: Mapping[str, Any]
@@ -28,7 +28,7 @@ class Found:
 
 
 def make_results(
-    found: Found, search: Search, finished: list[Finished], journal: Journal
+    given: Given, search: Search, finished: list[Finished], journal: Journal
 ) -> Results:
     loads = tuple(
         load_result(search.arms, each, journal, search.rules.objective) for each in finished
@@ -38,17 +38,17 @@ def make_results(
     best = OFF if main.best is None else speculations[main.best]
     calibrated = {each.load.name: each.standing.calibrated for each in finished}
     return Results(
-        settings=dict(found.settings),
+        settings=dict(given.settings),
         environment=fingerprint(),
-        backend=found.backend,
-        target=found.target,
+        backend=given.backend,
+        target=given.target,
         objective=search.rules.objective.name,
         loads=loads,
         acceptance=acceptance_results(search.arms, search.loads, journal),
-        pruned=found.pruned,
+        pruned=given.pruned,
         prediction=prediction_result(loads, calibrated),
         schedule=() if best.is_off else schedule_of(loads, proposer_name(best), speculations),
-        memory=found.memory(best),
+        memory=given.memory(best),
         main_load=main.name,
         started_at=journal.started_at,
         duration_s=journal.elapsed_s(),
