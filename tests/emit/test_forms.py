@@ -24,9 +24,11 @@ def made(engine: str, speculation: Speculation, serving: Serving, hosts: int = 1
 def possible() -> list[EngineConfig]:
     configs = []
     for engine in ENGINES:
-        name = "/models/t.gguf" if engine == "llamacpp" else "org/target"
-        for serving, hosts in servings(name):
-            for speculation in speculations("org/draft", "org/head"):
+        names = ("org/target", "org/draft", "org/head")
+        if engine == "llamacpp":
+            names = ("/models/t.gguf", "/models/d.gguf", "/models/h.gguf")
+        for serving, hosts in servings(names[0]):
+            for speculation in speculations(*names[1:]):
                 try:
                     configs.append(made(engine, speculation, serving, hosts))
                 except OptionError:

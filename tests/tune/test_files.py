@@ -1,30 +1,52 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from outdraft.catalog.entries import SHIPPED_DRAFTS
+from outdraft.distill.export import export_model
+from outdraft.errors import ModelError
+from outdraft.modelspec import read_modelspec
 from outdraft.speculation import OFF
 from outdraft.testing.sample_results import sample_results
 from outdraft.tune.files import recommended, write_results
-from outdraft.tune.results import Results
+from outdraft.tune.results import LoadResult, Results
+
+CONFIGS = ("vllm.json", "vllm.sh", "sglang.sh", "llama-server.sh")
+DRAFT = "smollm2-135m-draft"
 
 
-def decided(decision: str) -> Results:
+@pytest.fixture(autouse=True)
+def _no_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest known versions, not what happens to be installed."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    for name in ("OUTDRAFT_VLLM", "OUTDRAFT_SGLANG", "OUTDRAFT_LLAMA_SERVER"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def decided(decision: str, target: str = "/models/target.gguf", best: str | None = None) -> Results:
+    """With a target that no one fetches; the best arm is the sample's or the one named."""
     results = sample_results()
-    loads = tuple(
-        replace(each, verdict={**(each.verdict or {}), "decision": decision})
-        for each in results.loads
-    )
-    return replace(results, loads=loads)
+
+    def load(each: LoadResult) -> LoadResult:
+        verdict = {**(each.verdict or {}), "decision": decision}
+        return replace(each, verdict=verdict, best=best or each.best)
+
+    return replace(results, target=target, loads=tuple(load(each) for each in results.loads))
+
+
+def of_hub(decision: str, best: str | None = None) -> Results:
+    return decided(decision, "org/target", best)
 
 
 @pytest.mark.parametrize("decision", ["DON'T SHIP", "INCONCLUSIVE"])
 def test_what_is_not_to_be_shipped_is_in_no_file(tmp_path: Path, decision: str) -> None:
-    results = decided(decision)
+    results = of_hub(decision)
     assert recommended(results) == OFF
-    written, _ = write_results(results, tmp_path)
+    written, _ = write_results(results, tmp_path, _refused)
     assert written[0] == "results.json"
     for name in ("vllm.sh", "vllm.json", "outdraft.toml"):
         text = (tmp_path / name).read_text()
@@ -33,12 +55,100 @@ def test_what_is_not_to_be_shipped_is_in_no_file(tmp_path: Path, decision: str) 
         assert "speculative_config" not in text
 
 
-def test_each_file_says_what_was_found_and_where(tmp_path: Path) -> None:
-    results = decided("SHIP")
-    (tmp_path / "sglang.sh").write_text("of an earlier run")
-    written, left_out = write_results(results, tmp_path)
-    assert "sglang.sh" not in written, "it has no int8 schedule"
-    assert "SGLang" in left_out["sglang.sh"]
-    assert not (tmp_path / "sglang.sh").exists()
-    assert "GGUF" in left_out["vllm.sh"], "the shipped draft is one"
+def test_every_engine_gets_the_nearest_it_can_run(tmp_path: Path) -> None:
+    made: list[tuple[str, Path]] = []
+    written, left_out = write_results(
+        of_hub("SHIP"), tmp_path, lambda name, folder: made.append((name, folder))
+    )
+    assert list(left_out) == ["llama-server.sh"], "the target is no .gguf file"
+    assert made == [(DRAFT, tmp_path / "draft")], "once for both"
+    assert written == ["results.json", *CONFIGS[:3], "draft/", "outdraft.toml"]
+    vllm = json.loads((tmp_path / "vllm.json").read_text())
+    config = vllm["config"]["speculative-config"]
+    assert config["model"] == str(tmp_path / "draft")
+    assert config["num_speculative_tokens_per_batch_size"][0] == [1, 5, 5]
+    sglang = (tmp_path / "sglang.sh").read_text()
+    assert "--speculative-num-steps 4" in sglang, "the best arm's own length"
+    for words in ("SHIP", "length by load is left out", "int8 is left out", "holds " + DRAFT):
+        assert words in sglang
     assert "concurrency 4: SHIP" in (tmp_path / "outdraft.toml").read_text()
+
+
+def test_the_folder_is_the_draft(tmp_path: Path) -> None:
+    write_results(of_hub("SHIP"), tmp_path, export_model)
+    config = json.loads((tmp_path / "vllm.json").read_text())["config"]["speculative-config"]
+    folder, file = Path(config["model"]), SHIPPED_DRAFTS[DRAFT].path
+    assert read_modelspec(folder).num_parameters == read_modelspec(file).num_parameters
+
+
+def test_llamacpp_takes_the_file_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "vllm.sh").write_text("of an earlier run")
+    written, left_out = write_results(decided("SHIP"), tmp_path, lambda name, folder: None)
+    assert "llama-server.sh" in written
+    text = (tmp_path / "llama-server.sh").read_text()
+    assert "--spec-draft-n-max 4" in text
+    assert f"{DRAFT}/draft.gguf" in text
+    for words in ("length by load is left out", "a Q8_0 file"):
+        assert words in text
+    assert "GGUF" in left_out["vllm.sh"]
+    assert not (tmp_path / "vllm.sh").exists(), "nothing of an earlier run stays"
+
+
+def test_off_at_the_load_of_the_verdict_is_off(tmp_path: Path) -> None:
+    results = replace(decided("SHIP"), schedule=((1, 2, 5), (3, 256, 0)))
+    write_results(results, tmp_path)
+    text = (tmp_path / "llama-server.sh").read_text()
+    assert "--spec-type" not in text
+    assert "off is right for the load" in text
+
+
+def test_a_rate_has_no_band_of_its_own(tmp_path: Path) -> None:
+    results = decided("SHIP")
+    loads = tuple(replace(each, concurrency=None, rate=2.0) for each in results.loads)
+    write_results(replace(results, loads=loads), tmp_path)
+    assert "--spec-draft-n-max 4" in (tmp_path / "llama-server.sh").read_text()
+
+
+def test_without_torch_the_command_is_a_note(tmp_path: Path) -> None:
+    written, _ = write_results(of_hub("SHIP"), tmp_path)
+    assert "draft/" not in written
+    command = f"outdraft export {DRAFT} --out {tmp_path / 'draft'}"
+    assert any(command in note for note in _notes(tmp_path / "vllm.json"))
+
+
+def test_a_draft_that_cannot_be_exported_is_a_reason(tmp_path: Path) -> None:
+    written, left_out = write_results(of_hub("SHIP"), tmp_path, _refused)
+    assert set(CONFIGS[:3]) <= set(left_out)
+    assert "no words" in left_out["vllm.sh"]
+    assert written == ["results.json", "outdraft.toml"]
+
+
+@pytest.mark.parametrize(
+    ("best", "lacking"),
+    [
+        ("suffix k=8", {"sglang.sh": "method of SGLang", "llama-server.sh": "llama.cpp"}),
+        ("eagle smollm2-135m-eagle k=5", {"sglang.sh": "norm_before_residual"}),
+    ],
+)
+def test_a_method_that_an_engine_lacks_is_a_reason(
+    best: str, lacking: dict[str, str], tmp_path: Path
+) -> None:
+    written, left_out = write_results(of_hub("SHIP", best), tmp_path, _refused)
+    assert {"vllm.json", "vllm.sh"} <= set(written)
+    for name, words in lacking.items():
+        assert words in left_out[name]
+
+
+def test_nothing_is_exported_for_what_needs_no_draft(tmp_path: Path) -> None:
+    written, left_out = write_results(of_hub("SHIP", "ngram k=5"), tmp_path, _refused)
+    assert set(CONFIGS[:3]) <= set(written)
+    assert list(left_out) == ["llama-server.sh"]
+
+
+def _refused(name: str, folder: Path) -> None:
+    raise ModelError("config.json has no words for this")
+
+
+def _notes(file: Path) -> list[str]:
+    notes: list[str] = json.loads(file.read_text())["notes"]
+    return notes

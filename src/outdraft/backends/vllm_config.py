@@ -52,7 +52,10 @@ def vllm_model(name: str, notes: list[str]) -> str:
     """As vLLM finds it: a folder or a hub id."""
     found = model_name(name, notes)
     if found.endswith(".gguf"):
-        raise OptionError(f"vLLM does not serve GGUF files, got {found}; give a folder or a hub id")
+        raise OptionError(
+            f"vLLM does not serve GGUF files, got {found}; give a hub id or a folder, "
+            "which `outdraft export` makes"
+        )
     return found
 
 

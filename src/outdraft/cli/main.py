@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from outdraft import __version__
-from outdraft.cli import bench, compare, distill, emit, generate, plan, report, serve, tune
+from outdraft.cli import bench, compare, distill, emit, export, generate, plan, report, serve, tune
 from outdraft.errors import OptionError, OutdraftError
 
 _EXAMPLES = """\
@@ -54,6 +54,7 @@ def build_parser() -> Parser:
     emit.add_parser(commands)
     plan.add_parser(commands)
     distill.add_parser(commands)
+    export.add_parser(commands)
     return parser
 
 

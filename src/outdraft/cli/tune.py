@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from outdraft.cli.tune_settings import TUNE, Tuning, settings_of
 from outdraft.errors import OptionError
 
 if TYPE_CHECKING:
+    from outdraft.tune.files import Export
     from outdraft.tune.results import Results
 
 _EXAMPLES = """\
@@ -87,12 +89,25 @@ def _search(tuning: Tuning, folder: Path) -> Results:
         return make_results(tuning.given, tuning.search, finished, journal)
 
 
+def _exporter() -> Export | None:
+    """None without torch, which reads weights: then a note says what to run."""
+    if find_spec("torch") is None:
+        return None
+
+    def export(name: str, folder: Path) -> None:
+        from outdraft.distill.export import export_model
+
+        export_model(name, folder)
+
+    return export
+
+
 def _finish(results: Results, folder: Path, as_json: bool) -> int:
     from outdraft.report.tune_table import best_line, tune_table
     from outdraft.report.write import write_report
     from outdraft.tune.files import write_results
 
-    written, left_out = write_results(results, folder)
+    written, left_out = write_results(results, folder, _exporter())
     write_report(results, folder / "report.html")
     if as_json:
         print(json.dumps(results.to_json()))

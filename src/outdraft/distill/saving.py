@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from outdraft.distill.files import write_json, write_tensors
 from outdraft.distill.head_draft import Head
 from outdraft.distill.small_model import SmallModel
 from outdraft.distill.target import Target
+from outdraft.engine.tokenizer import Tokenizer
 from outdraft.engine.tokenizer.gguf import gguf_parts
-from outdraft.errors import OutdraftError
+from outdraft.errors import ModelError, OutdraftError
 from outdraft.modelspec import ModelSpec
 from outdraft.modelspec.head import head_config
 from outdraft.whole_file import write_text
@@ -30,8 +32,13 @@ _TOKENIZER_FILES = (
     "tokenizer.model",
     "chat_template.jinja",
 )
-
-
+_CLASSES = {
+    "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "smollm3": "SmolLM3ForCausalLM",
+}
 STORAGES = {"bfloat16": torch.bfloat16, "float8": torch.float8_e4m3fn}
 
 
@@ -44,10 +51,31 @@ def save_draft(
         write_json(folder / "config.json", config)
         write_tensors(folder / "model.safetensors", head_tensors(draft, storage), {"format": "pt"})
         return
-    write_json(folder / "config.json", model_config(draft.spec))
-    write_json(folder / "generation_config.json", _generation_config(draft.spec, target))
-    _write_tokenizer(target, folder)
-    write_tensors(folder / "model.safetensors", model_tensors(draft), {"format": "pt"})
+    save_model(
+        folder,
+        draft.spec,
+        model_tensors(draft),
+        tokenizer=target.tokenizer,
+        tokenizer_files=target.files.path,
+        eos_ids=target.eos_ids,
+    )
+
+
+def save_model(
+    folder: Path,
+    spec: ModelSpec,
+    tensors: Mapping[str, Tensor],
+    *,
+    tokenizer: Tokenizer,
+    tokenizer_files: Path,
+    eos_ids: tuple[int, ...],
+) -> None:
+    """A whole Hugging Face folder. `tokenizer_files`: the folder or GGUF file that it is from."""
+    write_json(folder / "config.json", model_config(spec))
+    generation = {"bos_token_id": spec.bos_id, "eos_token_id": list(eos_ids)}
+    write_json(folder / "generation_config.json", generation)
+    _write_tokenizer(tokenizer, tokenizer_files, folder)
+    write_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
 
 
 def model_tensors(draft: SmallModel) -> dict[str, Tensor]:
@@ -75,10 +103,13 @@ def head_tensors(draft: Head, storage: str = "bfloat16") -> dict[str, Tensor]:
 
 
 def model_config(spec: ModelSpec) -> dict[str, Any]:
+    """As transformers, vLLM and SGLang read it. ModelError for what it has no words for."""
     eos = list(spec.eos_ids)
-    return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
+    family = "mistral" if spec.family == "llama" and any(spec.windows) else spec.family
+    _check_family(spec, family)
+    config: dict[str, Any] = {
+        "architectures": [_CLASSES[family]],
+        "model_type": family,
         "hidden_size": spec.hidden_size,
         "intermediate_size": spec.intermediate_size,
         "num_hidden_layers": spec.num_layers,
@@ -90,23 +121,47 @@ def model_config(spec: ModelSpec) -> dict[str, Any]:
         "hidden_act": "silu",
         "rms_norm_eps": spec.rms_eps,
         "rope_theta": spec.rope_theta,
-        "rope_parameters": {"rope_type": "default", "rope_theta": spec.rope_theta},
-        "attention_bias": False,
-        "mlp_bias": False,
-        "tie_word_embeddings": True,
+        "rope_parameters": {**_rope(spec), "rope_theta": spec.rope_theta},
+        "attention_bias": spec.o_bias,
+        "mlp_bias": spec.mlp_bias,
+        "tie_word_embeddings": spec.tie_embeddings,
         "bos_token_id": spec.bos_id,
         "eos_token_id": eos[0] if len(eos) == 1 else eos,
+        "pad_token_id": None,  # SmolLM3's default may lie outside the vocabulary
         "torch_dtype": "bfloat16",
     }
+    if family == "mistral":
+        config["sliding_window"] = spec.windows[0]
+    if family == "smollm3":  # despite its name, 1 means that positions are rotated in
+        config["no_rope_layers"] = [int(each) for each in spec.rope_layers]
+    return config
 
 
-def _generation_config(spec: ModelSpec, target: Target) -> dict[str, Any]:
-    return {"bos_token_id": spec.bos_id, "eos_token_id": list(target.eos_ids)}
+def _rope(spec: ModelSpec) -> dict[str, Any]:
+    if spec.rope_scaling is None:
+        return {"rope_type": "default"}
+    if spec.rope_scaling.kind == "linear":
+        return {"rope_type": "linear", "factor": spec.rope_scaling.factor}
+    raise _no_words(f"rope scaling by {spec.rope_scaling.kind}")
 
 
-def _write_tokenizer(target: Target, folder: Path) -> None:
-    """The target's own: copied from its folder, or taken out of its GGUF file."""
-    source = target.files.path
+def _check_family(spec: ModelSpec, family: str) -> None:
+    """What a GGUF file can say of a family, and config.json cannot."""
+    if family != "mistral" and any(spec.windows):
+        raise _no_words(f"a {family} with a window of {spec.windows[0]} tokens in every layer")
+    usual = family == "qwen2" or spec.o_bias
+    if spec.qkv_bias != usual or (family == "mistral" and usual):
+        raise _no_words(f"the biases of this {family}")
+
+
+def _no_words(what: str) -> ModelError:
+    return ModelError(
+        f"config.json has no words for {what}; take the unquantized model's own folder"
+    )
+
+
+def _write_tokenizer(tokenizer: Tokenizer, source: Path, folder: Path) -> None:
+    """Copied from a folder, or taken out of a GGUF file."""
     if source.is_dir():
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -118,7 +173,7 @@ def _write_tokenizer(target: Target, folder: Path) -> None:
         return
     parts = gguf_parts(source)
     write_text(folder / "tokenizer.json", parts.tokenizer_json)
-    config = {**target.tokenizer.config(), "clean_up_tokenization_spaces": False}
+    config = {**tokenizer.config(), "clean_up_tokenization_spaces": False}
     if parts.adds_bos is not None:
         config["add_bos_token"] = parts.adds_bos
     write_text(folder / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")

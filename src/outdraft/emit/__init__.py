@@ -4,7 +4,16 @@ config = engine_config("vllm", speculation, Serving("meta-llama/Llama-3.1-8B-Ins
 text = write_form(config, "compose")
 """
 
-from outdraft.emit.config import ENGINES, EngineConfig, engine_config
+from outdraft.emit.config import ENGINES, EngineConfig, engine_config, nearest_config
+from outdraft.emit.drafts import needs_folder
 from outdraft.emit.forms import FORMS, write_form
 
-__all__ = ["ENGINES", "FORMS", "EngineConfig", "engine_config", "write_form"]
+__all__ = [
+    "ENGINES",
+    "FORMS",
+    "EngineConfig",
+    "engine_config",
+    "nearest_config",
+    "needs_folder",
+    "write_form",
+]

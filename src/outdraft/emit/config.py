@@ -17,6 +17,8 @@ from outdraft.backends.vllm import Vllm
 from outdraft.catalog import resolve
 from outdraft.catalog.entries import SHIPPED_DRAFTS
 from outdraft.catalog.lookup import find_entry
+from outdraft.emit.drafts import check_head, draft_file
+from outdraft.emit.nearest import nearest
 from outdraft.emit.why import why
 from outdraft.errors import BackendError, OptionError, unknown_choice
 from outdraft.speculation import WITH_DRAFT, Speculation
@@ -90,6 +92,10 @@ def engine_config(
     backend, version = _backend(engine, version, notes)
     if engine == "llamacpp":
         serving = replace(serving, target=_gguf(serving.target))
+    if speculation.method in WITH_DRAFT and speculation.draft is not None:
+        check_head(engine, speculation.draft)
+        if engine == "llamacpp":
+            speculation = replace(speculation, draft=draft_file(speculation.draft))
     launch = backend.launch(serving, speculation, port)
     notes += _expected(backend, serving, speculation)
     program, rest = _split(engine, launch)
@@ -110,6 +116,25 @@ def engine_config(
         gpus=0 if _is_cpu(backend) else gpus,
         hosts=hosts,
     )
+
+
+def nearest_config(
+    engine: str,
+    speculation: Speculation,
+    serving: Serving,
+    *,
+    k: int,
+    notes: tuple[str, ...] = (),
+    version: str | None = None,
+) -> EngineConfig:
+    """`engine_config` of what the engine can run that is nearest, with what differs as notes.
+
+    `k`: the draft length where it has no schedule, 0 for off. `notes`: more of them.
+    """
+    backend, _ = _backend(engine, version, [])
+    meant, differences = nearest(engine, speculation, backend.capabilities(), k=k)
+    config = engine_config(engine, meant, serving, version=version)
+    return replace(config, notes=(*notes, *differences, *config.notes))
 
 
 def in_words(speculation: Speculation) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from textwrap import wrap
 
 from outdraft.emit.config import EngineConfig, Flag
-from outdraft.emit.why import why_keys
+from outdraft.emit.why import NAMES, why_keys
 from outdraft.version import __version__
 
-_NAMES = {"vllm": "vLLM", "sglang": "SGLang", "llamacpp": "llama.cpp", "outdraft": "outdraft"}
 _WIDTH = 98
 _SHORT = 40  # longer values are in the command itself
 
@@ -18,7 +17,7 @@ def heading(config: EngineConfig) -> list[str]:
     where = f"{config.gpus} GPU{'s' * (config.gpus != 1)}" if config.gpus else "CPU"
     if config.hosts > 1:
         where = f"{config.hosts} hosts with {where} each"
-    name = f"{_NAMES[config.engine]} {config.version}"
+    name = f"{NAMES[config.engine]} {config.version}"
     lines = wrap(f"{name}, {where}: {config.summary}.", _WIDTH, subsequent_indent="  ")
     lines.append(f"Written by outdraft {__version__}.")
     for note in config.notes:

@@ -5,6 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+NAMES: Mapping[str, str] = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "llamacpp": "llama.cpp",
+    "outdraft": "outdraft",
+}
+
 _ANY: Mapping[str, str] = {
     "--host": "where it listens: 127.0.0.1 is this machine only, 0.0.0.0 every address",
     "--port": "where requests, /health and /metrics are",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from outdraft.backends.backend import Serving
 from outdraft.backends.embedded import settings_of
-from outdraft.emit import engine_config, write_form
+from outdraft.emit import nearest_config, needs_folder, write_form
 from outdraft.errors import OutdraftError
 from outdraft.speculation import OFF, Speculation
 from outdraft.tune.results import Results
@@ -22,9 +25,19 @@ _CONFIGS = {
 }
 
 
-def write_results(results: Results, folder: Path) -> tuple[list[str], dict[str, str]]:
+DRAFT_FOLDER = "draft"
+Export = Callable[[str, Path], object]  # a GGUF draft by its name → a Hugging Face folder
+
+
+def write_results(
+    results: Results, folder: Path, export: Export | None = None
+) -> tuple[list[str], dict[str, str]]:
     """Names of what was written, and why others were not. An engine that cannot run it gets no
-    file, and none that was there before stays."""
+    file, and none that was there before stays.
+
+    `export` makes the folder that vLLM and SGLang need of a GGUF draft; None leaves it to the
+    reader, with the command as a note.
+    """
     write_json(folder / "results.json", results.to_json())
     speculation = recommended(results)
     serving = Serving(
@@ -33,18 +46,57 @@ def write_results(results: Results, folder: Path) -> tuple[list[str], dict[str, 
         tensor_parallel_size=results.settings.get("tensor_parallel_size") or 1,
     )
     written, left_out = ["results.json"], {}
+    drafts = _Drafts(speculation, folder / DRAFT_FOLDER, export)
     for name, (engine, form) in _CONFIGS.items():
         try:
-            text = write_form(engine_config(engine, speculation, serving), form)
-            text = _with_reasons(text, form, _reasons(results))
+            meant, notes = drafts.for_engine(engine)
+            config = nearest_config(
+                engine, meant, serving, k=_k_of_main(results, meant), notes=notes
+            )
+            text = _with_reasons(write_form(config, form), form, _reasons(results))
         except OutdraftError as error:
             (folder / name).unlink(missing_ok=True)
             left_out[name] = str(error)
             continue
         write_text(folder / name, text)
         written.append(name)
+    if drafts.is_made:
+        written.append(f"{DRAFT_FOLDER}/")
     write_text(folder / "outdraft.toml", own_config(results, speculation))
     return [*written, "outdraft.toml"], left_out
+
+
+class _Drafts:
+    """The speculation's draft in the form that an engine reads, made once."""
+
+    def __init__(self, speculation: Speculation, folder: Path, export: Export | None) -> None:
+        self._speculation, self._folder, self._export = speculation, folder.resolve(), export
+        self.is_made = False
+
+    def for_engine(self, engine: str) -> tuple[Speculation, tuple[str, ...]]:
+        draft = self._speculation.draft
+        if draft is None or self._speculation.is_off or not needs_folder(engine, draft):
+            return self._speculation, ()
+        if self._export is None:
+            command = f"outdraft export {shlex.quote(draft)} --out {shlex.quote(str(self._folder))}"
+            note = f"the draft's folder is not made yet; first run: {command}"
+        else:
+            if not self.is_made:
+                self._export(draft, self._folder)
+                self.is_made = True
+            note = f"the draft's folder holds {draft} in bfloat16, made by outdraft export"
+        return replace(self._speculation, draft=str(self._folder)), (note,)
+
+
+def _k_of_main(results: Results, speculation: Speculation) -> int:
+    """The draft length that the verdict is about, for engines without a schedule; 0 is off."""
+    load = results.main
+    if load is None or load.best is None or speculation.is_off:
+        return 0
+    if load.concurrency is not None and speculation.k_at(load.concurrency) == 0:
+        return 0
+    best = next(arm for arm in load.arms if arm.name == load.best)
+    return int(best.speculation["k"])
 
 
 def recommended(results: Results) -> Speculation:

@@ -1,0 +1,65 @@
+"""Draft files by what they are, and who can load them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from outdraft.backends.backend import Serving
+from outdraft.catalog.entries import SHIPPED_DRAFTS
+from outdraft.emit import engine_config, needs_folder
+from outdraft.emit.drafts import draft_file
+from outdraft.errors import OptionError
+from outdraft.speculation import Speculation
+from outdraft.testing.tiny_heads import tiny_head
+from outdraft.testing.tiny_models import tiny_gguf, tiny_model
+
+SHIPPED, HEAD = "smollm2-135m-draft", "smollm2-135m-eagle"
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_engines_of_folders(engine: str) -> None:
+    assert needs_folder(engine, SHIPPED)
+    assert needs_folder(engine, "/m/d.gguf")
+    assert needs_folder(engine, "org/name:d.Q8_0.gguf")
+    for draft in (HEAD, "org/name", "./folder", None):
+        assert not needs_folder(engine, draft)
+
+
+def test_others_take_files_as_they_are() -> None:
+    assert not needs_folder("llamacpp", SHIPPED)
+    assert not needs_folder("outdraft", SHIPPED)
+
+
+def test_the_file_for_llamacpp(tmp_path: Path) -> None:
+    assert draft_file(SHIPPED) == str(SHIPPED_DRAFTS[SHIPPED].path)
+    assert draft_file("/nowhere/d.gguf") == "/nowhere/d.gguf"
+    file = tiny_gguf(tmp_path / "one" / "d.gguf")
+    assert draft_file(str(file.parent)) == str(file)
+    folder = tiny_model(tmp_path / "folder", "llama")
+    for name, words in ((str(folder), "no .gguf file"), (HEAD, "folder of a head")):
+        with pytest.raises(OptionError, match=words):
+            draft_file(name)
+
+
+def test_llamacpp_is_not_given_a_head_that_it_cannot_load() -> None:
+    head = Speculation("eagle", draft=HEAD, k=4)
+    with pytest.raises(OptionError, match="convert_hf_to_gguf"):
+        engine_config("llamacpp", head, Serving("/m/t.gguf"), version="any")
+
+
+def test_heads_that_sglang_computes_otherwise(tmp_path: Path) -> None:
+    serving = Serving("org/t")
+    head = Speculation("eagle", draft=HEAD, k=4)
+    with pytest.raises(OptionError, match="norm_before_residual"):
+        engine_config("sglang", head, serving, version="0.5.23")
+    assert engine_config("vllm", head, serving, version="0.32.0").flags
+    target = tiny_model(tmp_path / "target", "llama", layers=3)
+    nested = tiny_head(tmp_path / "nested", target, fitted=False)
+    with pytest.raises(OptionError, match="layout of speculators"):
+        engine_config("sglang", replace(head, draft=str(nested)), serving, version="0.5.23")
+    flat = tiny_head(tmp_path / "flat", target, fitted=False, layout="original")
+    config = engine_config("sglang", replace(head, draft=str(flat)), serving, version="0.5.23")
+    assert config.value_of("--speculative-draft-model-path") == str(flat)
