@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
+from torch import Tensor
 
 from outdraft.distill.head_draft import Head, choose_vocabulary
 from outdraft.distill.shards import Corpus
@@ -99,18 +100,13 @@ def make_draft(
 
 
 def take_weights(draft: SmallModel | Head, folder: Path) -> None:
-    """The weights of an earlier draft of the same sizes."""
+    """The weights of an earlier draft of the same sizes; a head may have grown since."""
     try:
         state = load_file(folder / "model.safetensors")
     except OSError as error:
         raise OptionError(f"cannot read {folder}/model.safetensors: {error}") from error
     if isinstance(draft, Head):
-        shifts = state.pop("d2t", None)
-        state.pop("t2d", None)
-        if shifts is not None:
-            draft.choose(torch.arange(len(shifts)) + shifts)
-        state["d2t"], state["scale"] = draft.d2t, draft.scale
-        state["fc.weight"] = state["fc.weight"].to(draft.scale).float() * draft.scale
+        state = _grown(state, draft)
     state = {name: t.float() if t.is_floating_point() else t for name, t in state.items()}
     module = draft if isinstance(draft, Head) else draft.network
     try:
@@ -118,3 +114,34 @@ def take_weights(draft: SmallModel | Head, folder: Path) -> None:
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
         raise OptionError(f"{folder} is a draft of other sizes: {reason}") from None
+
+
+def _grown(state: dict[str, Tensor], head: Head) -> dict[str, Tensor]:
+    """An earlier head's weights in the sizes of this one. What it lacks starts as it is here: new
+    tokens as the target has them, new units of the feed-forward part with no say."""
+    device = head.scale.device
+    state = {name: tensor.to(device) for name, tensor in state.items()}
+    state.pop("t2d", None)
+    shifts = state.pop("d2t", torch.zeros(len(state["lm_head.weight"]), dtype=torch.long))
+    earlier = torch.arange(len(shifts), device=device) + shifts.to(device)
+    if len(earlier) == len(head.d2t):
+        head.choose(earlier)  # texts may have been added since: its vocabulary stays
+    else:
+        rows, where = head.lm_head.weight.detach().clone(), head.to_draft[earlier]
+        learned, kept = state["lm_head.weight"].float()[where >= 0], where[where >= 0]
+        # The target's rows in the units that the earlier head's have, dimension by dimension.
+        started = rows[kept]
+        rows *= (learned * started).sum(0) / started.square().sum(0).clamp(min=1e-9)
+        rows[kept] = learned
+        state["lm_head.weight"] = rows
+    mlp = head.layers[0].mlp
+    for name in ("gate_proj", "up_proj", "down_proj"):
+        key, mine = f"layers.0.mlp.{name}.weight", getattr(mlp, name).weight.detach().clone()
+        had = state[key].float()
+        if name == "down_proj":
+            mine.zero_()
+        if all(old <= new for old, new in zip(had.shape, mine.shape, strict=True)):
+            mine[: had.shape[0], : had.shape[1]] = had
+            state[key] = mine
+    state["fc.weight"] = state["fc.weight"].float() * head.scale
+    return {**state, "d2t": head.d2t, "scale": head.scale}

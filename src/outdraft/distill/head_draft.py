@@ -45,9 +45,9 @@ class HeadAttention(nn.Module):
         true_k, true_v = (one[:, :, None, :s] for one in chain[0])
         scores = q @ true_k.transpose(-1, -2)  # (B, kv, per, S, S)
         ahead = torch.ones(s, s, dtype=torch.bool, device=x.device).triu_(1)
-        scores = scores.float().masked_fill(ahead, -torch.inf)
-        own = [(q * k[:, :, None, :s]).sum(-1, keepdim=True).float() for k, _ in chain[1:]]
-        weights = torch.cat([scores, *own], -1).softmax(-1).to(v.dtype)
+        scores = scores.masked_fill(ahead, -torch.inf)
+        own = [(q * k[:, :, None, :s]).sum(-1, keepdim=True).to(scores.dtype) for k, _ in chain[1:]]
+        weights = torch.cat([scores, *own], -1).softmax(-1, dtype=torch.float32).to(v.dtype)
         mixed = weights[..., :s] @ true_v
         for place, (_, earlier) in enumerate(chain[1:]):
             mixed = mixed + weights[..., s + place, None] * earlier[:, :, None, :s]
@@ -183,11 +183,12 @@ class Head(nn.Module):
 
     def _step_loss(self, outputs: Tensor, ids: Tensor, probs: Tensor, hard: float) -> Tensor:
         """Cross entropy with the target's likeliest tokens, as far as the head can draw them."""
-        logits = self.lm_head(outputs).float()
-        mine = logits.gather(1, ids) - logits.logsumexp(1, keepdim=True)  # (A, top)
+        # In one pass over the logits: they are most of the memory that a step moves.
+        logprobs = F.log_softmax(self.lm_head(outputs), 1, dtype=torch.float32)
+        mine = logprobs.gather(1, ids)  # (A, top)
         soft = -(probs * mine).sum(1)
         best = -mine[:, 0] * (probs[:, 0] > 0)
-        return ((1 - hard) * soft + hard * best).sum() / max(len(outputs), 1)  # type: ignore[no-any-return]
+        return ((1 - hard) * soft + hard * best).sum() / max(len(outputs), 1)
 
     def guesses(self, batch: Batch, target: Target, num_steps: int, draw: Draw) -> Tensor:
         """(num_steps, B, T): what is drafted for each token, see `acceptance.py`."""

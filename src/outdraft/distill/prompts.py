@@ -29,7 +29,7 @@ from outdraft.engine.tokenizer import Tokenizer
 from outdraft.workload.prompt import Prompt
 
 # What people ask for most comes most often.
-_WEIGHTS = {"summarization": 3, "code": 3, "chat": 2}
+_WEIGHTS = {"summarization": 3, "code": 3, "chat": 4}
 SHARES = {"own": 0.06, "mixed": 0.14, "begun": 0.2, "opened": 0.2, "free": 0.1, "derived": 0.3}
 _CODE_BLOCK = re.compile(r"```\w*\n.*?```", re.DOTALL)
 _DOCUMENT_LETTERS = (200, 1600)

@@ -57,6 +57,8 @@ class TrainSettings:
                 f"a learning rate lies between 0 and 1, so does hard; got {self.learning_rate:g} "
                 f"and {self.hard:g}"
             )
+        if not 0 < self.decay <= 1:
+            raise OptionError(f"decay lies between 0 and 1, got {self.decay:g}")
 
 
 @dataclass(slots=True)
