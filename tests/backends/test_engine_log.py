@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from outdraft.backends.engine_log import (
+    ended_itself,
     is_address_taken,
     last_line,
     out_of_memory,
@@ -90,3 +91,18 @@ def test_a_taken_address_is_recognised() -> None:
     assert is_address_taken(["E srv start: couldn't bind HTTP server socket, port: 8361"])
     assert is_address_taken(["OSError: [Errno 98] Address already in use"])
     assert not is_address_taken(LLAMACPP)
+
+
+def test_an_engine_that_ends_itself_by_signal_9_says_why() -> None:
+    """SGLang does, when its scheduler has failed."""
+    lines = [
+        "SafetensorError: Error while deserializing header: header too large",
+        "[12:00:00] Received sigquit from a child process. It usually means the child failed.",
+        "[12:00:00] kill_process_tree called: parent_pid=7, include_parent=True, pid=7",
+    ]
+    assert ended_itself(lines)
+    assert reason(lines) == lines[0]
+    crashed = "[12:00:00] Subprocess scheduler_0 (pid=8) crashed with exit code -9."
+    early = ["Cannot detect CUDA architecture.", "The server is fired up and ready to roll!"]
+    assert reason([*early, crashed, *lines[1:]]) == crashed
+    assert not ended_itself(["ready"])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +13,15 @@ from typing import Any
 import pytest
 
 from outdraft.backends.backend import Backend, Serving, Traffic
+from outdraft.backends.process import start
 from outdraft.backends.sglang import Sglang
 from outdraft.backends.sglang_flags import adaptive_config
 from outdraft.backends.sglang_found import Found, known
+from outdraft.backends.speculated import REPEATING, why_not_as_asked
 from outdraft.errors import BackendError, OptionError
 from outdraft.metrics_page import difference, parse
 from outdraft.speculation import OFF, Speculation
-from outdraft.testing.backend_contract import BackendContract
+from outdraft.testing.backend_contract import BackendContract, RunningContract, page_of, stream
 
 NEWEST = known()
 TARGET = Serving("org/target")
@@ -43,6 +48,52 @@ class TestKnownSglang(BackendContract):
 
     def make_serving(self, folder: Path) -> Serving:
         return TARGET
+
+
+class TestRunningSglang(RunningContract):
+    """With a stand-in for the engine; tests/engines has the real one."""
+
+    methods = ("ngram", "draft_model", "eagle")
+
+    @pytest.fixture(autouse=True, scope="class")
+    @staticmethod
+    def _launch_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+        """`python -m sglang.launch_server` is the stand-in."""
+        folder = tmp_path_factory.mktemp("site")
+        (folder / "sglang").mkdir()
+        program = "from outdraft.testing.fake_sglang import main\nmain()\n"
+        (folder / "sglang" / "launch_server.py").write_text(program)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONPATH", os.pathsep.join([str(folder), *sys.path]))
+            yield
+
+    def make_backend(self) -> Backend:
+        return Sglang(replace(NEWEST, python=sys.executable))
+
+    def make_serving(self, folder: Path) -> Serving:
+        return self._serving(folder / "target", '{"model_type": "llama"}')
+
+    def broken_serving(self, folder: Path) -> Serving:
+        return self._serving(folder / "broken", "{}")
+
+    def test_flags_that_are_ignored_are_found_out(self, tmp_path: Path) -> None:
+        """The contract can fail: an engine that came up without speculation does not pass."""
+        backend, serving = self.make_backend(), self.make_serving(tmp_path)
+        with start(backend, serving, OFF, log=tmp_path / "engine.log") as engine:
+            with pytest.raises(AssertionError):
+                self.test_it_drafts_and_says_so(engine)
+            before = page_of(engine)
+            stream(engine, REPEATING, max_tokens=8)
+            why = why_not_as_asked(backend, Speculation("ngram"), before, page_of(engine))
+        assert why is not None
+        assert "speculative algorithm" in why
+
+    def _serving(self, folder: Path, config: str) -> Serving:
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_text(config)
+        # The length of a draft is a gauge: left alone, it is 0 for the first 40 steps.
+        extra = ("--decode-log-interval", "1")
+        return Serving(str(folder), served_name="stand-in", extra=extra)
 
 
 @pytest.mark.parametrize("speculation", [OFF, Speculation("ngram"), HEAD])
@@ -129,6 +180,27 @@ def test_devices() -> None:
     flags_of(replace(HEAD, draft_tensor_parallel_size=2), two)
     with pytest.raises(OptionError, match="2"):
         flags_of(replace(HEAD, draft_tensor_parallel_size=1), two)
+
+
+def environment(device: str, adaptive_path: str | None = None, **changes: Any) -> dict[str, str]:
+    backend = Sglang(replace(NEWEST, device=device), adaptive_path=adaptive_path)
+    return dict(backend.launch(replace(TARGET, **changes), OFF, 1).env)
+
+
+def test_a_cpu_is_asked_for() -> None:
+    """Without it, SGLang on a machine without a GPU ends while it starts."""
+    assert environment("cpu", threads=4)["SGLANG_USE_CPU_ENGINE"] == "1"
+    assert environment("cpu", threads=4)["SGLANG_CPU_OMP_THREADS_BIND"] == "0-3"
+    assert "SGLANG_USE_CPU_ENGINE" not in environment("cuda", threads=4)
+
+
+def test_a_trial_does_not_wait_for_dumps_and_a_users_own_start_does() -> None:
+    """SGLang sleeps 5 seconds before it ends itself: so long must no crash go unnoticed."""
+    assert environment("cuda") == {
+        "SGLANG_PYSPY_DUMP_BEFORE_CRASH": "0",
+        "SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "0",
+    }
+    assert environment("cuda", adaptive_path="a.json") == {}
 
 
 def warnings(speculation: Speculation, traffic: Traffic, **changes: Any) -> str:

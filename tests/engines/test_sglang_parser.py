@@ -13,6 +13,7 @@ from outdraft.backends.engine_python import python_of
 from outdraft.backends.sglang_found import NEWEST, detect, known
 from outdraft.emit import FORMS, engine_config, write_form
 from outdraft.errors import OptionError
+from outdraft.testing import fake_sglang
 from tests.emit.reading import argv_of, servings, speculations
 from tests.engines.places import sglang
 
@@ -68,3 +69,10 @@ def test_the_table_has_what_the_installation_has(monkeypatch: pytest.MonkeyPatch
     found = detect()
     assert found.installed.version == NEWEST
     assert known(NEWEST).installed.options <= found.installed.options
+
+
+def test_the_stand_in_has_no_flag_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTDRAFT_SGLANG", str(sglang()))
+    flags = {flag for action in fake_sglang.parser()._actions for flag in action.option_strings}
+    assert fake_sglang.VERSION == NEWEST
+    assert flags - {"-h", "--help"} <= detect().installed.options

@@ -21,7 +21,7 @@ _EXCEPTION = re.compile(r"(?:^|[\s\]])(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception
 _ERROR = re.compile(
     r"\berror\b|\bfatal\b|\bfailed\b|\bcouldn't\b|\bcannot\b|\binvalid\b|\babort|\bassert|\bE srv\b"
     r"|no such file|not found|illegal instruction|segmentation fault|unrecognized arguments"
-    r"|^outdraft: ",
+    r"|\bcrashed\b|^outdraft: ",
     re.IGNORECASE,
 )
 # Lines that only say that something went wrong before.
@@ -29,8 +29,14 @@ _EMPTY_WORDS = re.compile(
     r"exiting due to|see root cause|engine core initialization failed|enginecore failed to start"
     r"|failed to init server|cleaning up|traceback|^usage:|run with -h|error_count|0 errors"
     r"|unable to load model|failed to load model,|failed to create context with model"
+    r"|kill_process_tree called|received sigquit|sigquit received|ignore import error"
     r"|security: no API key|child process died|^outdraft: stopped$| at http://\S+$",
     re.IGNORECASE,
+)
+# SGLang's main process, when one of its others has failed: it ends all of them by signal 9.
+_ENDED_ITSELF = re.compile(r"kill_process_tree called: .*include_parent=True")
+_READY = re.compile(
+    r"ready to roll|application startup complete|server is listening|model loaded", re.IGNORECASE
 )
 _ADDRESS_TAKEN = re.compile(
     r"address already in use|couldn't bind|port \d+ is (?:already )?(?:taken|in use)", re.IGNORECASE
@@ -64,8 +70,10 @@ def reason(lines: Sequence[str]) -> str | None:
     for line in reversed(telling):
         if _EXCEPTION.search(line):
             return shortened(line)
-    # The first of the errors at the end is the cause, those behind it are its consequences.
-    errors = [line for line in telling[-40:] if _ERROR.search(line)]
+    # The first of the errors at the end is the cause, those behind it are its consequences. What
+    # an engine complained of before it was ready did not end it.
+    since = max((i + 1 for i, line in enumerate(telling) if _READY.search(line)), default=0)
+    errors = [line for line in telling[since:][-40:] if _ERROR.search(line)]
     if errors:
         return shortened(errors[0])
     return shortened(lines[-1]) if lines else None
@@ -76,6 +84,10 @@ def out_of_memory(lines: Sequence[str]) -> str | None:
         if _OUT_OF_MEMORY.search(line):
             return shortened(line)
     return None
+
+
+def ended_itself(lines: Sequence[str]) -> bool:
+    return any(_ENDED_ITSELF.search(line) for line in lines[-3:])
 
 
 def is_address_taken(lines: Sequence[str]) -> bool:

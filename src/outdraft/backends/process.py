@@ -52,6 +52,7 @@ class EngineProcess:
         self._grace_s = grace_s
         self._is_stopped = False
         self._told = ""  # by the guard, as it came
+        self._reason: str | None = None  # of its end
         self._lock = threading.Lock()  # `watched` asks from a thread of its own
         self._status, status_fd = os.pipe()
         os.set_blocking(self._status, False)
@@ -90,8 +91,13 @@ class EngineProcess:
         """Why it has ended, in one line; None while it runs, or after `stop`."""
         with self._lock:
             code = None if self._is_stopped else self._exit_code()
-        if code is None:
-            return None
+            if code is None:
+                return None
+            if self._reason is None:  # once: processes that are left may still write to the log
+                self._reason = self._why(code)
+            return self._reason
+
+    def _why(self, code: int | str) -> str:
         if isinstance(code, str):
             return f"cannot start {self.name}: {code} ({self.launch.argv[0]})"
         lines = engine_log.tail(self.log)
@@ -99,6 +105,8 @@ class EngineProcess:
         said = f': "{why}"' if why else ", and its log is empty"
         if engine_log.out_of_memory(lines):
             how = f"ran out of memory ({_ending(code)})"
+        elif code == -signal.SIGKILL and engine_log.ended_itself(lines):
+            how = "ended itself"
         elif code == -signal.SIGKILL:
             how = "was killed (signal 9): by the system, out of memory, or by somebody"
             said = f'; its last line is "{lines[-1]}"' if lines else ""

@@ -18,6 +18,8 @@ from outdraft.speculation import Speculation
 from outdraft.whole_file import write_text
 
 MAX_RUNNING = 256  # where nobody says: with and without speculation the same
+# What it writes about a dead scheduler before it ends itself: 5 seconds, a minute more on GPUs.
+_DUMPS = ("SGLANG_PYSPY_DUMP_BEFORE_CRASH", "SGLANG_CUDA_COREDUMP_BEFORE_CRASH")
 _PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
 
 
@@ -28,7 +30,7 @@ class Sglang:
         """`found`: of a version that need not be here; None asks the installation.
 
         adaptive_path: where the schedule's file will be, for a launch that somebody else makes;
-        None writes it into the cache folder.
+        None writes it into the cache folder, and is for trials of our own.
         """
         self._found = found
         self._adaptive_path = adaptive_path
@@ -75,9 +77,7 @@ class Sglang:
             notes += said
             if speculation.schedule:
                 argv += ["--speculative-adaptive-config", self._adaptive_file(speculation)]
-        env = {}
-        if self.found.device == "cpu" and serving.threads is not None:
-            env["SGLANG_CPU_OMP_THREADS_BIND"] = f"0-{serving.threads - 1}"
+        env = self._environment(serving)
         return Launch((*argv, *serving.extra), env, tuple(dict.fromkeys(notes)))
 
     def preflight(
@@ -104,6 +104,16 @@ class Sglang:
             num_draft_tokens=int(rounds * max(0.0, per_round - 1)),
             num_accepted_tokens=int(max(0.0, tokens - requests - rounds)),
         )
+
+    def _environment(self, serving: Serving) -> dict[str, str]:
+        env: dict[str, str] = {}
+        if self.found.device == "cpu":
+            env["SGLANG_USE_CPU_ENGINE"] = "1"  # else it looks for a GPU and ends
+            if serving.threads is not None:
+                env["SGLANG_CPU_OMP_THREADS_BIND"] = f"0-{serving.threads - 1}"
+        if self._adaptive_path is None:  # a trial of ours, whose end we want to know of at once
+            env.update(dict.fromkeys(_DUMPS, "0"))
+        return env
 
     def _adaptive_file(self, speculation: Speculation) -> str:
         if self._adaptive_path is not None:

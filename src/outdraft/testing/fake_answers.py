@@ -37,12 +37,7 @@ def pieces_of(
     last = played.at_s[-1]
     tail: dict[str, Any] = {"object": "chat.completion.chunk", "choices": []}
     if with_usage:
-        tail["usage"] = {
-            "prompt_tokens": num_prompt_tokens,
-            "completion_tokens": played.num_tokens,
-            "total_tokens": num_prompt_tokens + played.num_tokens,
-            "prompt_tokens_details": {"cached_tokens": 0},
-        }
+        tail["usage"] = _usage(played, num_prompt_tokens)
     if with_metrics:
         tail |= _acceptance(played, k, dialect)
     out = event(_chunk({}, played.finish_reason))
@@ -52,9 +47,29 @@ def pieces_of(
     return pieces
 
 
+def whole_answer(
+    asked: Asked, played: Played, *, k: int, dialect: Dialect, num_prompt_tokens: int
+) -> dict[str, Any]:
+    """Of a request that wants no stream."""
+    message = {"role": "assistant", "content": "".join(words_of(asked, played.num_tokens))}
+    choice = {"index": 0, "message": message, "finish_reason": played.finish_reason}
+    usage = _usage(played, num_prompt_tokens)
+    answer = {"object": "chat.completion", "model": "fake", "choices": [choice], "usage": usage}
+    return answer | _acceptance(played, k, dialect)
+
+
 def halved(pieces: Sequence[Piece]) -> list[Piece]:
     """The first half of an answer, at least one chunk of it."""
     return list(pieces[: max(1, (len(pieces) - 1) // 2)])
+
+
+def _usage(played: Played, num_prompt_tokens: int) -> dict[str, Any]:
+    return {
+        "prompt_tokens": num_prompt_tokens,
+        "completion_tokens": played.num_tokens,
+        "total_tokens": num_prompt_tokens + played.num_tokens,
+        "prompt_tokens_details": {"cached_tokens": 0},
+    }
 
 
 def _chunk(delta: dict[str, str], finish_reason: str | None) -> dict[str, Any]:

@@ -71,6 +71,17 @@ class HttpConnection(asyncio.Protocol):
     def reply_json(self, status: int, value: Any) -> None:
         self.reply(status, "application/json", json.dumps(value).encode())
 
+    def reply_json_at(self, seconds: float, value: Any, on_end: Callable[[bool], None]) -> None:
+        """Seconds from now; `on_end` as that of `play`."""
+
+        def now() -> None:
+            self._timer = None
+            self._end_stream(True)
+            self.reply_json(200, value)
+
+        self._on_end = on_end
+        self._timer = asyncio.get_running_loop().call_later(seconds, now)
+
     def play(
         self,
         pieces: Sequence[tuple[float, bytes]],

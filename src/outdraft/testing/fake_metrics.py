@@ -1,4 +1,4 @@
-"""A fake server's Prometheus page, under vLLM's names."""
+"""A fake server's Prometheus page, under the names of vLLM or SGLang."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from outdraft.testing.fake_script import Played
 
 _LABELS = 'model_name="fake",engine="0"'
+LOG_INTERVAL = 40  # SGLang's --decode-log-interval, unless somebody says otherwise
 
 
 @dataclass(slots=True)
@@ -19,6 +20,8 @@ class FakeMetrics:
     num_running: int = 0
     num_prompt_tokens: int = 0
     num_tokens: int = 0
+    log_interval: int = LOG_INTERVAL
+    num_rounds: int = 0
     num_drafts: int = 0
     num_draft_tokens: int = 0
     num_accepted: int = 0
@@ -29,6 +32,7 @@ class FakeMetrics:
         self.num_prompt_tokens += num_prompt_tokens
         self.num_tokens += played.num_tokens
         self.finished[played.finish_reason] += 1
+        self.num_rounds += len(played.rounds)
         for drafted, accepted in played.rounds:
             if drafted:
                 self.num_drafts += 1
@@ -66,6 +70,35 @@ class FakeMetrics:
                 *_lines("counter", f"{name}_accepted_tokens_total", [("", self.num_accepted)]),
                 *_lines("counter", f"{name}_accepted_tokens_per_pos_total", places),
             ]
+        return "".join(f"{line}\n" for line in lines).encode()
+
+    def render_sglang(self) -> bytes:
+        """As srt/observability/metrics_collector.py of SGLang 0.5.23 names and sets them."""
+        known = self.k and self.num_rounds >= self.log_interval  # it sets gauges only so often
+        length = 1 + self.num_accepted / self.num_rounds if known else 0
+        rate = self.num_accepted / (self.num_rounds * self.k) if known else 0
+        gauges = {
+            "num_running_reqs": self.num_running,
+            "num_queue_reqs": 0,
+            "token_usage": min(1.0, self.num_running / self.kv_slots),
+            "spec_accept_length": length,  # these are there when speculation is off, too
+            "spec_accept_rate": rate,
+            "spec_num_steps": self.k if known else 0,
+            "spec_num_draft_tokens": self.k + 1 if known else 0,
+        }
+        counters = {
+            "prompt_tokens": self.num_prompt_tokens,
+            "generation_tokens": self.num_tokens,
+            "num_requests": sum(self.finished.values()),
+        }
+        if self.k and self.num_rounds:  # and this one is not
+            counters["spec_verify_calls"] = self.num_rounds
+        lines = [
+            *(line for name, value in gauges.items()
+              for line in _lines("gauge", f"sglang:{name}", [("", value)])),
+            *(line for name, value in counters.items()
+              for line in _lines("counter", f"sglang:{name}_total", [("", value)])),
+        ]  # fmt: skip
         return "".join(f"{line}\n" for line in lines).encode()
 
 

@@ -18,7 +18,14 @@ from contextlib import contextmanager
 from typing import Any, Literal, Self, get_args
 
 from outdraft.errors import unknown_choice
-from outdraft.testing.fake_answers import Dialect, Piece, event, halved, pieces_of
+from outdraft.testing.fake_answers import (
+    Dialect,
+    Piece,
+    event,
+    halved,
+    pieces_of,
+    whole_answer,
+)  # fmt: skip
 from outdraft.testing.fake_http import HttpConnection
 from outdraft.testing.fake_metrics import FakeMetrics
 from outdraft.testing.fake_script import Asked, Played, Script
@@ -36,6 +43,8 @@ Failure = Literal[
     "no_usage",
 ]
 _STALL_S = 3600.0
+# The field by which a request asks for its acceptance; llama-server tells it unasked.
+_ASKS_FOR_METRICS = {"vllm": "include_metrics", "sglang": "return_spec_tokens_details"}
 
 
 class FakeServer:
@@ -44,7 +53,8 @@ class FakeServer:
     `failures` says of which kind every n-th request fails: `{"http_503": 10}`. `refused_fields`
     are answered with 400 and their name. `fast` makes an answer once for each temperature and
     length and sends it to everybody: prompts and noise make no difference any more, but it serves
-    thousands a second.
+    thousands a second. `whole_answers` serves requests that want no stream, too. `pages` are
+    further paths and what JSON is there.
     """
 
     def __init__(
@@ -56,6 +66,9 @@ class FakeServer:
         dialect: Dialect = "vllm",
         kv_slots: int = 64,
         fast: bool = False,
+        whole_answers: bool = False,
+        model: str = "fake",
+        pages: Mapping[str, Any] | None = None,
         port: int = 0,
         new_event_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
     ) -> None:
@@ -66,6 +79,9 @@ class FakeServer:
         self._refused_fields = refused_fields
         self._dialect: Dialect = dialect
         self._fast: dict[tuple[Any, ...], tuple[list[Piece], Played]] | None = {} if fast else None
+        self._whole_answers = whole_answers
+        self._model = model
+        self._pages = dict(pages or {})
         self._new_event_loop = new_event_loop
         self._wanted_port = port
         self._connections: set[HttpConnection] = set()
@@ -74,6 +90,7 @@ class FakeServer:
         self._thread: threading.Thread | None = None
         self.metrics = FakeMetrics(k=self._script.k, kv_slots=kv_slots)
         self.bodies: list[dict[str, Any]] = []  # of the requests, as they came; not when fast
+        self.serve_metrics = True
         self.url = ""
 
     # ------------------------------------------------------------ its life
@@ -140,10 +157,14 @@ class FakeServer:
                 connection.reply_json(400, _error(f"cannot read the request: {error}"))
         elif path == "/health":
             connection.reply(200, "text/plain", b"")
-        elif path == "/metrics":
-            connection.reply(200, "text/plain; version=0.0.4", self.metrics.render())
+        elif path == "/metrics" and self.serve_metrics:
+            metrics = self.metrics
+            page = metrics.render_sglang() if self._dialect == "sglang" else metrics.render()
+            connection.reply(200, "text/plain; version=0.0.4", page)
         elif path == "/v1/models":
-            connection.reply_json(200, {"object": "list", "data": [{"id": "fake"}]})
+            connection.reply_json(200, {"object": "list", "data": [{"id": self._model}]})
+        elif path in self._pages:
+            connection.reply_json(200, self._pages[path])
         else:
             connection.reply_json(404, _error(f"{method} {path} is not served here"))
 
@@ -151,7 +172,7 @@ class FakeServer:
         for field in self._refused_fields:
             if field in body:
                 return connection.reply_json(400, _error(f"unknown field {field}", field))
-        if not body.get("stream"):
+        if not body.get("stream") and not self._whole_answers:
             return connection.reply_json(400, _error("only streams are served", "stream"))
         count = self.metrics.num_requests
         self.metrics.num_requests += 1
@@ -166,24 +187,17 @@ class FakeServer:
         self.metrics.num_running += 1
         if failure == "hang":
             return connection.hang(self._ended_stream)
+        if not body.get("stream"):
+            return self._whole(connection, body, count)
         pieces, ends = self._failing(self._pieces(body, count, failure), failure)
         return connection.play(pieces, self._ended_stream, ends=ends)
 
     def _pieces(self, body: dict[str, Any], count: int, failure: Failure | None) -> list[Piece]:
         options = body.get("stream_options") or {}
         with_usage = bool(options.get("include_usage")) and failure != "no_usage"
-        prompt = "\n".join(each["content"] for each in body["messages"])
-        asked = Asked(
-            prompt=prompt,
-            temperature=float(body.get("temperature", 1.0)),
-            max_tokens=int(body.get("max_tokens") or 16),
-            seed=int(body.get("seed") or 0),
-            ignore_eos=bool(body.get("ignore_eos")),
-            count=count,
-            running=self.metrics.num_running,
-        )
+        asked = self._asked(body, count)
         key = (asked.temperature, asked.max_tokens, asked.ignore_eos, with_usage)
-        num_prompt_tokens = len(prompt.split()) or 1
+        num_prompt_tokens = _num_tokens(asked.prompt)
         if self._fast is not None and key in self._fast:
             pieces, played = self._fast[key]
             self.metrics.observe(played, num_prompt_tokens)
@@ -196,7 +210,7 @@ class FakeServer:
             k=self._script.k,
             dialect=self._dialect,
             with_usage=with_usage,
-            with_metrics=self._dialect != "vllm" or bool(body.get("include_metrics")),
+            with_metrics=self._wants_metrics(body),
             num_prompt_tokens=num_prompt_tokens,
         )
         if self._fast is None:
@@ -204,6 +218,30 @@ class FakeServer:
         else:
             self._fast[key] = pieces, played
         return pieces
+
+    def _whole(self, connection: HttpConnection, body: dict[str, Any], count: int) -> None:
+        asked = self._asked(body, count)
+        played = self._script.play(asked)
+        tokens = _num_tokens(asked.prompt)
+        self.metrics.observe(played, tokens)
+        k = self._script.k if self._wants_metrics(body) else 0
+        answer = whole_answer(asked, played, k=k, dialect=self._dialect, num_prompt_tokens=tokens)
+        connection.reply_json_at(played.at_s[-1], answer, self._ended_stream)
+
+    def _asked(self, body: dict[str, Any], count: int) -> Asked:
+        return Asked(
+            prompt="\n".join(each["content"] for each in body["messages"]),
+            temperature=float(body.get("temperature", 1.0)),
+            max_tokens=int(body.get("max_tokens") or 16),
+            seed=int(body.get("seed") or 0),
+            ignore_eos=bool(body.get("ignore_eos")),
+            count=count,
+            running=self.metrics.num_running,
+        )
+
+    def _wants_metrics(self, body: dict[str, Any]) -> bool:
+        field = _ASKS_FOR_METRICS.get(self._dialect)
+        return field is None or bool(body.get(field))
 
     def _failing(self, pieces: list[Piece], failure: Failure | None) -> tuple[list[Piece], bool]:
         """What is sent, and whether the stream ends as it should."""
@@ -238,6 +276,10 @@ def refusing_url() -> str:
         taken.bind(("127.0.0.1", 0))
         host, port = taken.getsockname()
     return f"http://{host}:{port}"
+
+
+def _num_tokens(prompt: str) -> int:
+    return len(prompt.split()) or 1
 
 
 def _error(message: str, param: str | None = None) -> dict[str, Any]:
