@@ -58,6 +58,9 @@ def test_a_place_that_is_none(
     assert error.count("\n") == 1
 
 
-def test_a_head_needs_no_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", "smollm2-135m-eagle", "--out", str(tmp_path / "head")]) == 2
-    assert "folder already" in capsys.readouterr().err
+def test_a_head_for_other_engines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "smollm2-135m-eagle", "--out", str(tmp_path / "head")]) == 0
+    assert "MB in bfloat16" in capsys.readouterr().out
+    words = ["--out", str(tmp_path / "other"), "--storage", "int3"]
+    assert main(["export", "smollm2-135m-eagle", *words]) == 2
+    assert "int3" in capsys.readouterr().err

@@ -10,14 +10,18 @@ import torch
 from torch import Tensor
 
 from outdraft.catalog import resolve
-from outdraft.distill.export import export_model
+from outdraft.distill.export import export_draft
 from outdraft.distill.saving import model_config
 from outdraft.engine.loading import load_model
+from outdraft.engine.models.weights import SafetensorsWeights
 from outdraft.engine.runner import Run
 from outdraft.engine.tokenizer import first_difference, load_tokenizer
 from outdraft.errors import ModelError, OptionError
 from outdraft.modelspec import ModelSpec, RopeScaling, read_modelspec
+from outdraft.modelspec.head import is_packed, read_head
+from outdraft.modelspec.packed import STORAGES
 from outdraft.testing.tiny_gguf import GGUF_FAMILIES
+from outdraft.testing.tiny_heads import tiny_head
 from outdraft.testing.tiny_models import tiny_gguf, tiny_model
 
 DRAFT = "smollm2-135m-draft"
@@ -58,7 +62,7 @@ def transformers_logits(folder: Path) -> Tensor:
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("export") / "draft"
-    export_model(DRAFT, folder)
+    export_draft(DRAFT, folder)
     return folder
 
 
@@ -85,7 +89,7 @@ def test_the_shipped_drafts_folder_is_whole(shipped: Path) -> None:
 def test_every_family_is_the_same_model(family: str, tmp_path: Path) -> None:
     file = tiny_gguf(tmp_path / "tiny.gguf", family=family, layers=4)
     told: list[tuple[int, int]] = []
-    made = export_model(str(file), tmp_path / "tiny", lambda *each: told.append(each))
+    made = export_draft(str(file), tmp_path / "tiny", tell=lambda *each: told.append(each))
     assert told[-1] == (len(told), len(told))
     before, after = read_modelspec(file), read_modelspec(tmp_path / "tiny")
     differs = {
@@ -103,16 +107,37 @@ def test_every_family_is_the_same_model(family: str, tmp_path: Path) -> None:
 def test_an_earlier_export_is_replaced(tmp_path: Path) -> None:
     for seed in (0, 1):
         file = tiny_gguf(tmp_path / f"{seed}.gguf", seed=seed)
-        export_model(str(file), tmp_path / "draft")
+        export_draft(str(file), tmp_path / "draft")
     assert error(engine_logits(str(file)), engine_logits(str(tmp_path / "draft"))) < ROUNDED
 
 
 def test_what_is_a_folder_stays_one(tmp_path: Path) -> None:
     folder = tiny_model(tmp_path / "tiny", "llama")
-    for name in (str(folder), "smollm2-135m-eagle"):
-        with pytest.raises(OptionError, match="folder already"):
-            export_model(name, tmp_path / "new")
+    with pytest.raises(OptionError, match="folder already"):
+        export_draft(str(folder), tmp_path / "new")
+    with pytest.raises(OptionError, match="storage blocks is for heads"):
+        export_draft(DRAFT, tmp_path / "new", "blocks")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_head_in_every_storage(tmp_path: Path) -> None:
+    """Smaller and smaller, and out of blocks again; an earlier storage does not stay behind."""
+    target = tiny_model(tmp_path / "target", "llama", layers=3)
+    head = tiny_head(tmp_path / "head", target, fitted=False)
+    sizes = []
+    for storage in STORAGES:
+        made = export_draft(str(head), tmp_path / "stored", storage)
+        assert read_head(tmp_path / "stored") == read_head(head)
+        assert is_packed(tmp_path / "stored") == (storage == "blocks")
+        sizes.append(made.num_bytes)
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == len(sizes)
+    export_draft(str(tmp_path / "stored"), tmp_path / "again")
+    before, after = SafetensorsWeights(head), SafetensorsWeights(tmp_path / "again")
+    assert not is_packed(tmp_path / "again")
+    for name in before.names():
+        one, other = before.get(name).float(), after.get(name).float()
+        assert torch.allclose(one, other, atol=0.1 * float(one.abs().max())), name
 
 
 def test_what_config_json_cannot_say_is_refused(tmp_path: Path) -> None:

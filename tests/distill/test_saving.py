@@ -99,7 +99,7 @@ def test_a_gguf_targets_tokenizer_is_kept(tmp_path: Path, corpus: Corpus) -> Non
         assert tokenizer.eos_ids[0] == target.tokenizer.eos_ids[0]
 
 
-@pytest.mark.parametrize("storage", ["bfloat16", "float8"])
+@pytest.mark.parametrize("storage", ["bfloat16", "float8", "blocks"])
 def test_our_engine_loads_a_head(
     storage: str, target: Target, target_path: Path, corpus: Corpus, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from outdraft.backends.backend import Serving
 from outdraft.backends.process import start
 from outdraft.backends.vllm import Vllm
 from outdraft.catalog.entries import SHIPPED_DRAFTS
-from outdraft.distill.export import export_model
+from outdraft.distill.export import export_draft
 from outdraft.speculation import Speculation
 from tests.engines.acceptance import NEAR, accepted, accepted_by_ours
 from tests.engines.places import smollm2_folder, vllm
@@ -49,7 +49,7 @@ def check(speculation: Speculation, log: Path) -> None:
 
 def test_the_exported_draft_model(tmp_path: Path) -> None:
     folder = tmp_path / "draft"
-    export_model("smollm2-135m-draft", folder)
+    export_draft("smollm2-135m-draft", folder)
     check(Speculation("draft_model", k=K, draft=str(folder)), tmp_path / "log")
 
 

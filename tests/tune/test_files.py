@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outdraft.catalog.entries import SHIPPED_DRAFTS
-from outdraft.distill.export import export_model
+from outdraft.distill.export import export_draft
 from outdraft.errors import ModelError
 from outdraft.modelspec import read_modelspec
 from outdraft.speculation import OFF
@@ -75,7 +75,7 @@ def test_every_engine_gets_the_nearest_it_can_run(tmp_path: Path) -> None:
 
 
 def test_the_folder_is_the_draft(tmp_path: Path) -> None:
-    write_results(of_hub("SHIP"), tmp_path, export_model)
+    write_results(of_hub("SHIP"), tmp_path, export_draft)
     config = json.loads((tmp_path / "vllm.json").read_text())["config"]["speculative-config"]
     folder, file = Path(config["model"]), SHIPPED_DRAFTS[DRAFT].path
     assert read_modelspec(folder).num_parameters == read_modelspec(file).num_parameters

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import Option, add_options
 from outdraft.errors import OptionError, unknown_choice
+from outdraft.modelspec.packed import STORAGES
 
 if TYPE_CHECKING:
     from outdraft.distill.clock import Tell
     from outdraft.distill.job import Job
 
 _KINDS = ("model", "head")
-_STORAGES = ("bfloat16", "float8")
 _STAGES = ("all", "data", "train", "evaluate")
 _EXAMPLES = """\
 examples:
@@ -58,7 +58,7 @@ _SIZES = (
     Option("--intermediate", "width of the feed-forward part", type=int, metavar="N"),
     Option("--draft-vocab", "head: tokens it can draw, the most frequent ones", default=4096,
            type=int, metavar="N"),
-    Option("--storage", f"head: how its matrices are stored: {', '.join(_STORAGES)}",
+    Option("--storage", f"head: how its matrices are stored: {', '.join(STORAGES)}",
            default="bfloat16", metavar="TYPE"),
     Option("--taps", "head: three of the target's layers, such as 2,15,29", metavar="A,B,C"),
 )  # fmt: skip
@@ -114,8 +114,8 @@ def run(args: argparse.Namespace) -> int:
         raise unknown_choice("kind", args.kind, _KINDS)
     if args.stage not in _STAGES:
         raise unknown_choice("stage", args.stage, _STAGES)
-    if args.storage not in _STORAGES:
-        raise unknown_choice("storage", args.storage, _STORAGES)
+    if args.storage not in STORAGES:
+        raise unknown_choice("storage", args.storage, STORAGES)
     if args.out is None and not (args.stage == "data" and args.data):
         raise OptionError("no place for the draft; give --out DIR")
     try:

@@ -69,6 +69,7 @@ def _search(tuning: Tuning, folder: Path) -> Results:
     from outdraft.tune.assemble import make_results
     from outdraft.tune.journal import Journal
     from outdraft.tune.lab import Lab
+    from outdraft.tune.scheduled import with_schedule
     from outdraft.tune.session import search
 
     with (
@@ -86,7 +87,8 @@ def _search(tuning: Tuning, folder: Path) -> Results:
         if journal.is_resumed:
             show.note(f"going on with the run in {folder}")
         finished = search(tuning.search, journal, lab.measure, show.told)
-        return make_results(tuning.given, tuning.search, finished, journal)
+        results = make_results(tuning.given, tuning.search, finished, journal)
+        return with_schedule(results, tuning.search, journal, lab.measure, show.told)
 
 
 def _exporter() -> Export | None:
@@ -95,9 +97,9 @@ def _exporter() -> Export | None:
         return None
 
     def export(name: str, folder: Path) -> None:
-        from outdraft.distill.export import export_model
+        from outdraft.distill.export import export_draft
 
-        export_model(name, folder)
+        export_draft(name, folder)
 
     return export
 

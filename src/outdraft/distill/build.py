@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from outdraft.distill.head_draft import Head, choose_vocabulary
 from outdraft.distill.shards import Corpus
 from outdraft.distill.small_model import ModelSize, SmallModel, model_spec
 from outdraft.distill.target import Target
+from outdraft.engine.models.weights import SafetensorsWeights
 from outdraft.errors import OptionError
 from outdraft.modelspec import ModelSpec
 from outdraft.modelspec.head import NUM_TAPS, HeadSpec
@@ -101,10 +101,10 @@ def make_draft(
 
 def take_weights(draft: SmallModel | Head, folder: Path) -> None:
     """The weights of an earlier draft of the same sizes; a head may have grown since."""
-    try:
-        state = load_file(folder / "model.safetensors")
-    except OSError as error:
-        raise OptionError(f"cannot read {folder}/model.safetensors: {error}") from error
+    if not folder.is_dir():
+        raise OptionError(f"no such folder of an earlier draft: {folder}")
+    weights = SafetensorsWeights(folder)
+    state = {name: weights.get(name) for name in weights.names()}
     if isinstance(draft, Head):
         state = _grown(state, draft)
     state = {name: t.float() if t.is_floating_point() else t for name, t in state.items()}

@@ -20,6 +20,7 @@ from outdraft.engine.tokenizer.gguf import gguf_parts
 from outdraft.errors import ModelError, OutdraftError
 from outdraft.modelspec import ModelSpec
 from outdraft.modelspec.head import head_config
+from outdraft.modelspec.packed import can_pack, pack
 from outdraft.whole_file import write_text
 
 _TOKENIZER_FILES = (
@@ -39,7 +40,8 @@ _CLASSES = {
     "qwen3": "Qwen3ForCausalLM",
     "smollm3": "SmolLM3ForCausalLM",
 }
-STORAGES = {"bfloat16": torch.bfloat16, "float8": torch.float8_e4m3fn}
+_BLOCKS = {"lm_head.weight": "q5_0"}  # by far the largest, and the least sensitive
+_OTHER_BLOCKS = "q8_0"
 
 
 def save_draft(
@@ -49,7 +51,8 @@ def save_draft(
     if isinstance(draft, Head):
         config = head_config(draft.spec, target_name=target.files.name, k=k)
         write_json(folder / "config.json", config)
-        write_tensors(folder / "model.safetensors", head_tensors(draft, storage), {"format": "pt"})
+        tensors = stored_head(head_tensors(draft), storage)
+        write_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
         return
     save_model(
         folder,
@@ -82,24 +85,34 @@ def model_tensors(draft: SmallModel) -> dict[str, Tensor]:
     return {name: t.to(torch.bfloat16) for name, t in draft.network.state_dict().items()}
 
 
-def head_tensors(draft: Head, storage: str = "bfloat16") -> dict[str, Tensor]:
-    """As `outdraft.modelspec.head` lays them out.
-
-    float8 halves the file; a logit is a sum over hundreds of weights, so their 3 bits of
-    fraction hardly show in it, and whoever loads the file makes them wider anyway.
-    """
-    kind = STORAGES[storage]
-    # fc reads states of very different sizes: too wide a range for float8.
-    tensors = {
-        name: tensor.to(torch.bfloat16 if tensor.ndim == 1 else kind)
-        for name, tensor in draft.state_dict().items()
-        if name not in ("d2t", "scale", "fc.weight")
-    }
-    tensors["fc.weight"] = draft.saved_fc.detach().to(torch.bfloat16)
+def head_tensors(draft: Head) -> dict[str, Tensor]:
+    """As `outdraft.modelspec.head` lays them out."""
+    tensors = {name: tensor.detach() for name, tensor in draft.state_dict().items()}
+    del tensors["scale"]
+    tensors["fc.weight"] = draft.saved_fc.detach()
     size, vocabulary = draft.spec.draft_vocab_size, draft.d2t.cpu()
     is_known = torch.zeros(draft.spec.vocab_size, dtype=torch.bool)
     is_known[vocabulary] = True
     return {**tensors, "d2t": vocabulary - torch.arange(size), "t2d": is_known}
+
+
+def stored_head(tensors: Mapping[str, Tensor], storage: str) -> dict[str, Tensor]:
+    """A head's tensors as a file of this storage holds them."""
+    stored = {}
+    for name, tensor in tensors.items():
+        # fc reads states of very different sizes: too wide a range for a few bits.
+        is_small = tensor.ndim == 2 and name != "fc.weight"
+        if not tensor.is_floating_point():
+            stored[name] = tensor
+        elif is_small and storage == "float8":
+            stored[name] = tensor.to(torch.float8_e4m3fn)
+        elif is_small and storage == "blocks" and can_pack(tuple(tensor.shape)):
+            kind = _BLOCKS.get(name, _OTHER_BLOCKS)
+            values = pack(tensor.float().cpu().numpy(), kind)
+            stored[f"{name}.{kind}"] = torch.from_numpy(values)
+        else:
+            stored[name] = tensor.to(torch.bfloat16)
+    return stored
 
 
 def model_config(spec: ModelSpec) -> dict[str, Any]:

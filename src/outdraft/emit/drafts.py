@@ -6,15 +6,19 @@ from pathlib import Path
 
 from outdraft.catalog.entries import SHIPPED_DRAFTS
 from outdraft.errors import OptionError
-from outdraft.modelspec.head import is_head
+from outdraft.modelspec.head import is_head, is_packed
 from outdraft.modelspec.tensors import read_json
 
 _READ_FOLDERS = ("vllm", "sglang")
 
 
 def needs_folder(engine: str, draft: str | None) -> bool:
-    """Whether a draft is a GGUF file and the engine reads folders: `outdraft export` makes one."""
-    return engine in _READ_FOLDERS and draft is not None and _path(draft).suffix == ".gguf"
+    """Whether a draft is a GGUF file, or a head in blocks that only we read, and the engine wants
+    an ordinary folder: `outdraft export` makes one."""
+    if engine not in _READ_FOLDERS or draft is None:
+        return False
+    path = _path(draft)
+    return path.suffix == ".gguf" or is_packed(path)
 
 
 def draft_file(draft: str) -> str:
@@ -33,8 +37,14 @@ def draft_file(draft: str) -> str:
 
 
 def check_head(engine: str, draft: str) -> None:
-    """SGLang computes a head in one way, and knows the first of its layouts only."""
+    """SGLang computes a head in one way, and knows the first of its layouts only; blocks are read
+    by nobody else."""
     path = _path(draft)
+    if engine in _READ_FOLDERS and is_packed(path):
+        raise OptionError(
+            f"the head {draft} is stored in blocks, which only outdraft reads; run "
+            f"`outdraft export {draft} --out DIR` and name that folder"
+        )
     if engine != "sglang" or not path.is_dir() or not is_head(path):
         return
     config = read_json(path / "config.json")

@@ -17,6 +17,8 @@ V the target's vocabulary, D ≤ V the draft vocabulary; weights are (out, in) a
     t2d   (V) bool: is the target's token in the draft vocabulary (not needed to run)
     embed_tokens.weight (V, H), optional: else the target's own embedding, and then H = G
 
+A matrix may lie in blocks of few bits, under a longer name: see packed.py.
+
 Older files name the layer `midlayer.` instead of `layers.0.`; both are read.
 
 **What it computes.** Tap i is the target's residual stream *entering* layer i, that is behind
@@ -53,6 +55,7 @@ from pathlib import Path
 from typing import Any
 
 from outdraft.errors import CorruptFileError, ModelError, PairingError
+from outdraft.modelspec.packed import packed_type, plain_name, plain_shape
 from outdraft.modelspec.rope import RopeScaling, read_rope
 from outdraft.modelspec.spec import ModelSpec
 from outdraft.modelspec.tensors import read_json, read_safetensors_header, weight_files
@@ -148,6 +151,15 @@ def is_head_config(config: Mapping[str, Any]) -> bool:
     return known or config.get("speculators_model_type") == "eagle3"
 
 
+def is_packed(path: Path) -> bool:
+    """Whether a folder holds a head some of whose matrices lie in blocks."""
+    return is_head(path) and any(
+        packed_type(entry.name)
+        for file in weight_files(path)
+        for entry in read_safetensors_header(file)
+    )
+
+
 def read_head(folder: Path) -> HeadSpec:
     """Reads config.json and the weights' headers; every tensor must be there and of its shape."""
     path = Path(folder) / "config.json"
@@ -161,7 +173,10 @@ def read_head(folder: Path) -> HeadSpec:
             "draft_model"
         )
     entries = [e for file in weight_files(Path(folder)) for e in read_safetensors_header(file)]
-    stored = {canonical_name(entry.name): entry.shape for entry in entries}
+    stored = {
+        canonical_name(plain_name(entry.name)): plain_shape(entry.name, entry.shape)
+        for entry in entries
+    }
     try:
         spec = _build(config, has_embedding=EMBEDDING in stored, path=path)
     except KeyError as error:

@@ -24,6 +24,7 @@ from safetensors import SafetensorError, safe_open
 
 from outdraft.errors import CorruptFileError, ModelError
 from outdraft.modelspec.gguf_header import GgufTensor, read_gguf_header
+from outdraft.modelspec.packed import packed_type, plain_name, unpack
 from outdraft.modelspec.tensors import (
     INDEX,
     SINGLE,
@@ -78,11 +79,13 @@ def open_weights(path: Path, *, num_heads: int, num_kv_heads: int) -> Weights:
 
 
 class SafetensorsWeights:
-    """A folder with model.safetensors, or shards and their index; dtypes as in the files."""
+    """A folder with model.safetensors, or shards and their index; dtypes as in the files, packed
+    matrices as float32."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._file_of = _tensor_files(folder)
+        held = _tensor_files(folder)
+        self._file_of = {plain_name(stored): (file, stored) for stored, file in held.items()}
 
     def names(self) -> frozenset[str]:
         return frozenset(self._file_of)
@@ -91,14 +94,16 @@ class SafetensorsWeights:
         return name in self._file_of
 
     def get(self, name: str) -> torch.Tensor:
-        file = self._file_of.get(name)
-        if file is None:
+        if name not in self._file_of:
             raise _missing(self._folder, name)
+        file, stored = self._file_of[name]
+        kind = packed_type(stored)
         try:
             with safe_open(file, framework="pt") as tensors:
                 # A copy: the view would keep the whole file mapped for as long as it lives.
-                return tensors.get_tensor(name).clone()  # type: ignore[no-any-return]
-        except SafetensorError as error:
+                values: torch.Tensor = tensors.get_tensor(stored).clone()
+            return values if kind is None else torch.from_numpy(unpack(values.numpy(), kind))
+        except (SafetensorError, ValueError) as error:
             raise CorruptFileError(
                 f"{file}: tensor {name!r} cannot be read ({error}); fetch the file again"
             ) from error
