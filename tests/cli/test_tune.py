@@ -115,6 +115,30 @@ def test_an_empty_prompts_file(told: Any, tmp_path: Path) -> None:
     assert "has no entries" in complaint
 
 
+def test_prompts_that_have_changed_are_another_run(told: Any, target: str, tmp_path: Path) -> None:
+    from argparse import Namespace
+
+    from outdraft.cli.config_file import fill
+    from outdraft.cli.tune_settings import TUNE, settings_of
+    from outdraft.tune.journal import Journal
+
+    prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out"
+    flags = ("--target", target, "--methods", "ngram", "--prompts", str(prompts), "--out", str(out))
+    prompts.write_text('{"prompt": "Tell me of ferries."}\n')
+    args = Namespace(**dict.fromkeys((option.key for option in TUNE), None))
+    args.target, args.methods, args.prompts = target, "ngram", str(prompts)
+    fill(args, TUNE, None, "tune")
+    with Journal(out / "journal.jsonl", settings_of(args).header):
+        pass
+    args.objective, args.margin = "tpot", 0.05
+    with Journal(out / "journal.jsonl", settings_of(args).header):
+        pass  # what only judges may change
+    prompts.write_text('{"prompt": "Tell me of harbours."}\n')
+    code, _, complaint = told(*flags)
+    assert code == 2
+    assert f"{out} holds a run with another digest of the prompts" in complaint
+
+
 def test_a_folder_of_another_run_is_refused(told: Any, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()

@@ -58,7 +58,7 @@ def test_a_heads_rounds_are_the_engines(
 ) -> None:
     spec = read_head(head_path)
     head = Head(spec, spec.taps(target.spec.num_layers))
-    take_weights(head, head_path)
+    take_weights(head, head_path, target)
     speculation = Speculation(method="eagle", k=K, draft=str(head_path))
     corpus, seen = engine_texts(target_path, speculation, 0.0, tmp_path / "s")
     counted = measure_acceptance(head, target, corpus, K)["0"]

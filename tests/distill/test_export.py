@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -124,6 +125,9 @@ def test_a_head_in_every_storage(tmp_path: Path) -> None:
     """Smaller and smaller, and out of blocks again; an earlier storage does not stay behind."""
     target = tiny_model(tmp_path / "target", "llama", layers=3)
     head = tiny_head(tmp_path / "head", target, fitted=False)
+    config = json.loads((head / "config.json").read_text())
+    config["speculators_config"] = {"verifier": {"name_or_path": str(target)}}
+    (head / "config.json").write_text(json.dumps(config))
     sizes = []
     for storage in STORAGES:
         made = export_draft(str(head), tmp_path / "stored", storage)

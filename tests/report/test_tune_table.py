@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from outdraft.report.tune_table import best_line
+from outdraft.report.tune_table import best_line, tune_table
 from outdraft.testing.sample_results import sample_results
 from outdraft.tune.results import Results
 
@@ -23,3 +23,9 @@ def test_the_last_line() -> None:
     assert "x predicted only · " in line
     assert "over off" not in line
     assert line.endswith("INCONCLUSIVE")
+
+
+def test_the_table_says_what_its_intervals_are_worth() -> None:
+    results = sample_results()
+    assert "SHIP · intervals of 95 %: all looks and arms" in tune_table(results)
+    assert "intervals of" not in tune_table(without_measurement(results))

@@ -60,10 +60,12 @@ class Planted:
         seed = zlib.crc32(f"{load.name}/{name}/{block}".encode())
         off = Script(ttft_s=0.05, tpot_s=0.02, prompt_spread=0.2, noise=self.noise, seed=seed)
         script = off
-        if not arm.is_off:
+        running = load.concurrency or 1
+        k = arm.k_at(running)
+        if k:
             truth = self.truths[arm.method]
-            cost = truth.cost(arm.k, load.concurrency or 1)
-            script = replace(off, k=arm.k, acceptance=truth.chance, round_cost=cost)
+            cost = truth.cost(k, running)
+            script = replace(off, k=k, acceptance=truth.chance, round_cost=cost)
         run = Simulated({URL: script})(Endpoint(URL), requests, concurrency=load.concurrency or 4)
         return Block(
             load.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,27 @@ def test_one_that_ends_within_its_block_has_failed(
     found = lab.measure(ONE, OFF, 1)
     assert isinstance(found, Failure)
     assert "signal 9" in found.reason
+
+
+def test_a_schedule_has_an_engine_of_its_own_and_no_draft_length_in_its_requests(
+    lab: Lab, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    working = played.run_load
+
+    def noting(endpoint: Endpoint, *args: Any, **named: Any) -> Run:
+        seen.append(endpoint.extra.get("speculation"))
+        return working(endpoint, *args, **named)
+
+    monkeypatch.setattr(lab_module, "run_load", noting)
+    plain = Speculation("ngram", k=4)
+    lab.measure(ONE, plain, 0)
+    lab.measure(ONE, replace(plain, schedule=((1, 4, 4), (5, 4096, 0))), 0)
+    assert played.num_starts == 2
+    assert seen == [None, {"k": 4}, None, None], "a proof and a block of each"
+    off_alone = replace(plain, schedule=((1, 4, 0), (5, 4096, 4)))
+    lab.measure(ONE, off_alone, 0)
+    assert len(seen) == 5, "one request alone proves nothing"
 
 
 def test_control_c_in_the_first_request_is_no_failure_of_the_arm(lab: Lab, played: Played) -> None:

@@ -1,29 +1,40 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
+from outdraft.records import AcceptanceCounts
 from outdraft.speculation import Speculation
-from outdraft.stats import Ratio
-from outdraft.tune.outcome import schedule_of
-from outdraft.tune.results import BEST, FAILED, PREDICTED, RACED, ArmResult, LoadResult
+from outdraft.tune.arm import Load
+from outdraft.tune.journal import Journal
+from outdraft.tune.outcome import acceptance_results, level_of
+from outdraft.tune.race import Standing
 
-ARMS = {f"ngram k={k}": Speculation("ngram", k=k) for k in (2, 4, 8)}
+from .test_race import block
 
-
-def arm(k: int, state: str, predicted: float, measured: float | None = None) -> ArmResult:
-    ratio = None if measured is None else Ratio(measured, None, None, 0.95, 8, 2)
-    return ArmResult(f"ngram k={k}", {}, state, predicted=predicted, measured=ratio)
-
-
-def load(concurrency: int, best: str | None, *arms: ArmResult) -> LoadResult:
-    return LoadResult(f"concurrency {concurrency}", concurrency, None, arms, best, None)
+ARM = Speculation("ngram", k=4)
+LOAD = Load(concurrency=1)
 
 
-def test_a_prediction_that_was_too_high_does_not_beat_what_won() -> None:
-    first = load(1, "ngram k=4", arm(4, BEST, 1.9, 1.5), arm(8, PREDICTED, 1.8),
-                 arm(2, RACED, 1.7, 1.52))  # fmt: skip
-    many = load(16, None, arm(4, FAILED, 2.0, 1.6), arm(8, PREDICTED, 0.9), arm(2, PREDICTED, 0.95))
-    assert schedule_of([first, many], "ngram", ARMS) == ((1, 4, 4), (5, 4096, 0))
+def test_every_part_of_the_acceptance_has_its_count(tmp_path: Path) -> None:
+    told = AcceptanceCounts(10, 40, 20, (8, 6, 4, 2))
+    plain = block(ARM, 0)
+    kinds = (("chat", 0.0), ("chat", 0.0), ("code", 0.8))
+    records = tuple(
+        replace(each, category=category, temperature=heat, acceptance=told)
+        for each, (category, heat) in zip(plain.records[:3], kinds, strict=True)
+    )
+    with Journal(tmp_path / "journal.jsonl", {}) as journal:
+        journal.add(replace(plain, records=records))
+        (found,) = acceptance_results([ARM], [LOAD], journal)
+    assert found.name == "ngram"
+    assert found.num_requests == 3
+    assert found.num_by_category == {"chat": 2, "code": 1}
+    assert list(found.num_by_temperature.values()) == [2, 1]
+    assert found.num_by_temperature.keys() == found.by_temperature.keys()
 
 
-def test_where_another_proposer_won_what_was_measured_goes_first() -> None:
-    only = load(1, "suffix k=2", arm(8, PREDICTED, 1.8), arm(2, RACED, 1.7, 1.2))
-    assert schedule_of([only], "ngram", ARMS) == ((1, 4096, 2),)
+def test_without_a_verdict_the_finalists_still_share_the_error() -> None:
+    arms = tuple(replace(ARM, k=k) for k in (2, 3, 4, 5, 6))
+    assert level_of(Standing(finalists=arms)) == 0.99
+    assert level_of(Standing()) == 0.95

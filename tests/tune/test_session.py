@@ -76,6 +76,19 @@ def test_the_best_arm_with_few_requests(tmp_path: Path, truths: dict[str, Truth]
         assert arm.predicted == pytest.approx(truth_of(planted, spec, ONE), rel=0.15)
 
 
+def test_the_interval_that_is_shown_is_the_verdicts(tmp_path: Path) -> None:
+    planted = Planted({"ngram": POOR, "eagle": FLAT})
+    arms = arms_of(("ngram", "eagle"), range(2, 9))
+    load = run(tmp_path, planted, arms=arms, objective=Objective("e2e")).loads[0]
+    best = next(arm for arm in load.arms if arm.name == load.best)
+    assert best.measured is not None
+    assert best.measured.level > 0.95, "looks and finalists share the error"
+    assert load.verdict is not None
+    shown = f"speedup {best.measured.estimate:.2f} [{best.measured.low:.2f}, "
+    assert f"{shown}{best.measured.high:.2f}]" in load.verdict["reasons"][0]
+    assert {arm.measured.level for arm in load.arms if arm.measured} == {best.measured.level}
+
+
 def test_nothing_pays(tmp_path: Path) -> None:
     planted = Planted({"ngram": POOR, "draft_model": POOR, "eagle": POOR})
     load = run(tmp_path, planted).loads[0]
@@ -97,7 +110,9 @@ def test_load_decides_and_the_schedule_says_so(tmp_path: Path) -> None:
         "SHIP",
         "DON'T SHIP",
     ]
-    assert results.schedule == ((1, 6, ks[0]), (7, 4096, 0))
+    (*few, k), many = results.schedule
+    assert (few, many) == ([1, 6], (7, 4096, 0))
+    assert ks[0] - 2 <= k <= ks[0], "a shorter one that is as good"
     assert results.main_load == "concurrency 1"
 
 
@@ -127,6 +142,31 @@ def failing_from(planted: Planted, name: str, block: int, load: Load = ONE) -> A
         return planted.measure(where, arm, number)
 
     return measure
+
+
+@pytest.mark.parametrize("block", [4, 5])
+def test_who_takes_the_place_of_a_finalist_runs_beside_off_of_the_same_block(
+    tmp_path: Path, block: int
+) -> None:
+    near = Truth(0.8, 0.02)  # the longest drafts are within a few percent of each other
+    planted = Planted({"eagle": near}, noise=0.2)
+    failing = failing_from(planted, "eagle head k=7", block)
+    order: list[tuple[str, int]] = []
+
+    def measure(load: Load, arm: Speculation, number: int) -> Block | Failure:
+        order.append((name_of(arm), number))
+        return failing(load, arm, number)
+
+    arms = arms_of(("eagle",), range(2, 9))
+    run(tmp_path, planted, arms=arms, measure=measure, budget_s=8 * 30)
+    assert ("eagle head k=7", block) in order
+    numbers = [number for _, number in order]
+    assert numbers == sorted(numbers), "nothing goes back to earlier blocks"
+    raced = {name for name, number in order if number >= 2} - {"off"}
+    assert len(raced) == 4
+    later = next(each for each in order if each[0] in raced and each[1] >= block
+                 and (each[0], 2) not in order)  # fmt: skip
+    assert later[1] == block
 
 
 def test_a_baseline_that_fails_under_another_load_leaves_the_first_its_answer(
@@ -257,9 +297,26 @@ def test_a_budget_too_small_for_a_block(tmp_path: Path) -> None:
 
 def test_an_slo_nobody_meets(tmp_path: Path) -> None:
     planted = Planted({"ngram": FLAT})
-    goal = Objective("goodput", {"ttft": 1.0})
-    with pytest.raises(OptionError, match=r"--slo ttft=1: none of the \d+ requests of any arm"):
-        run(tmp_path, planted, objective=goal, arms=arms_of(("ngram",), range(2, 4)))
+    arms = arms_of(("ngram",), range(2, 4))
+    far = Objective("goodput", {"ttft": 1.0})
+    with pytest.raises(OptionError, match=r"--slo ttft=1: none .* nor 2 times that; loosen it"):
+        run(tmp_path / "far", planted, objective=far, arms=arms)
+    assert planted.num_measured == 2, "the first block of off and of the one proposer"
+    assert [each.name for each in (tmp_path / "far").iterdir()] == ["journal.jsonl"]
+    looser = Objective("goodput", {"ttft": 100.0})
+    run(tmp_path / "far", planted, objective=looser, arms=arms, budget_s=70)
+    lines = (tmp_path / "far" / "journal.jsonl").read_text().splitlines()
+    assert planted.num_measured == len(lines) - 1 > 4, "it went on with what was there"
+    fastest = _fastest_ms(tmp_path / "far")
+    near = Objective("goodput", {"ttft": 0.999 * fastest})
+    with pytest.raises(OptionError, match=r"none of the \d+ requests of any arm met it; loosen"):
+        run(tmp_path / "near", planted, objective=near, arms=arms, budget_s=70)
+
+
+def _fastest_ms(folder: Path) -> float:
+    with Journal(folder / "journal.jsonl", {"seed": 0}) as journal:
+        records = [each for block in journal.blocks.values() for each in block.records]
+        return min((each.ttft_ns or 0) / 1e6 for each in records)
 
 
 def test_told_step_costs_replace_a_second_point(tmp_path: Path) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import Option
@@ -12,16 +15,18 @@ from outdraft.errors import OptionError, unknown_choice
 from outdraft.speculation import METHODS, QUANTIZATIONS, RULES
 
 if TYPE_CHECKING:
-    from outdraft.backends.backend import Backend, Serving
+    from outdraft.backends.backend import Backend, Capabilities, Serving
     from outdraft.measure.blocks import Blocks
     from outdraft.tune.assemble import Given
     from outdraft.tune.candidates import Space
     from outdraft.tune.session import Search
+    from outdraft.workload.prompt import Prompt
 
 _BACKENDS = {"embedded": "outdraft", "outdraft": "outdraft", "vllm": "vllm", "sglang": "sglang",
              "llamacpp": "llamacpp"}  # fmt: skip
 _MAX_BLOCKS = 20
 _LARGE_BLOCK = 8  # requests; one such block profiles a proposer, of smaller ones it takes two
+_JUDGING = ("budget", "margin", "objective", "slo")
 _FOREIGN_KS = 4  # an engine that has to be started for each draft length tries so many of them
 
 TUNE = (
@@ -89,6 +94,7 @@ def settings_of(args: argparse.Namespace) -> Tuning:
     from outdraft.tune.objective import Objective
     from outdraft.tune.pruning import pruner
     from outdraft.tune.race import Rules
+    from outdraft.tune.scheduled import part_of
     from outdraft.tune.session import Search
     from outdraft.workload.sets import choose_prompts
     from outdraft.workload.temperatures import parse_mix
@@ -111,7 +117,7 @@ def settings_of(args: argparse.Namespace) -> Tuning:
     if backend.name == "outdraft":
         resolve(args.target)  # fetched now, or refused in a line, not by an engine's log
     able = backend.capabilities()
-    space = _space(args, able.methods, is_own=backend.name == "outdraft")
+    space = _space(args, able, is_own=backend.name == "outdraft")
     serving = Serving(
         target=args.target,
         max_model_len=args.max_model_len,
@@ -155,15 +161,31 @@ def settings_of(args: argparse.Namespace) -> Tuning:
         pruned=tuple(pruned),
         memory=check.memory,
     )
-    # Another budget or margin may go on with the same measurements.
-    header = {key: value for key, value in told.items() if key not in ("budget", "margin")}
+    # What only judges may change, and goes on with the same measurements.
+    header = {key: value for key, value in told.items() if key not in _JUDGING}
+    header["digest of the prompts"] = _digest(prompts)
     num_profile = {name: 1 for name, each in blocks.items() if each.size >= _LARGE_BLOCK}
-    search = Search(tuple(arms), loads, rules, budget_s, num_profile)
+    search = Search(
+        tuple(arms),
+        loads,
+        rules,
+        budget_s,
+        num_profile,
+        has_schedule=able.has_schedule,
+        keeps_engines=backend.name == "outdraft",
+    )
+    blocks |= {part_of(load).name: blocks[load.name] for load in loads}
     return Tuning(backend, serving, search, blocks, given, header)
 
 
 def _known(found: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _digest(prompts: Sequence[Prompt]) -> str:
+    """Of everything that is sent: a file may change and keep its name."""
+    text = json.dumps([asdict(each) for each in prompts], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def parse_budget(text: str) -> float:
@@ -203,12 +225,12 @@ def _block_size(concurrency: int | None) -> int:
     return max(4, 2 * (concurrency or 4))
 
 
-def _space(args: argparse.Namespace, able: frozenset[str], *, is_own: bool) -> Space:
-    from outdraft.tune.candidates import Space, parse_ks, spread_ks
+def _space(args: argparse.Namespace, able: Capabilities, *, is_own: bool) -> Space:
+    from outdraft.tune.candidates import Space, draft_devices, parse_ks, spread_ks
     from outdraft.tune.drafts import drafts_by_method
 
     methods = _choices("method", args.methods, METHODS) or tuple(
-        each for each in METHODS[1:] if each in able
+        each for each in METHODS[1:] if each in able.methods
     )
     ks = parse_ks(args.k)
     drafts = drafts_by_method(args.target, tuple(args.draft or ()))
@@ -221,6 +243,9 @@ def _space(args: argparse.Namespace, able: frozenset[str], *, is_own: bool) -> S
         drafts=drafts,
         quantizations=_choices("draft quantization", args.draft_quantization, QUANTIZATIONS),
         rules=_choices("verification rule", args.acceptance, RULES),
+        draft_devices=draft_devices(
+            is_able=able.has_draft_tensor_parallel, target_devices=args.tensor_parallel_size
+        ),
     )
 
 

@@ -12,10 +12,11 @@ from outdraft.distill.head_draft import Head, choose_vocabulary
 from outdraft.distill.shards import Corpus
 from outdraft.distill.small_model import ModelSize, SmallModel, model_spec
 from outdraft.distill.target import Target
+from outdraft.engine.models.head import read_lm_head
 from outdraft.engine.models.weights import SafetensorsWeights
 from outdraft.errors import OptionError
 from outdraft.modelspec import ModelSpec
-from outdraft.modelspec.head import NUM_TAPS, HeadSpec
+from outdraft.modelspec.head import COLUMNS, LM_HEAD, NUM_TAPS, HeadSpec, canonical_name
 
 _SCALE_TEXTS = 16  # texts that show how large the target's states are
 
@@ -95,18 +96,18 @@ def make_draft(
         some = range(min(_SCALE_TEXTS, len(corpus)))
         draft.start_from(target, corpus.batch(some, target.device))
     if start is not None:
-        take_weights(draft, start)
+        take_weights(draft, start, target)
     return draft
 
 
-def take_weights(draft: SmallModel | Head, folder: Path) -> None:
+def take_weights(draft: SmallModel | Head, folder: Path, target: Target) -> None:
     """The weights of an earlier draft of the same sizes; a head may have grown since."""
     if not folder.is_dir():
         raise OptionError(f"no such folder of an earlier draft: {folder}")
     weights = SafetensorsWeights(folder)
     state = {name: weights.get(name) for name in weights.names()}
     if isinstance(draft, Head):
-        state = _grown(state, draft)
+        state = _grown(plain_head(weights, target.network.embedding), draft)
     state = {name: t.float() if t.is_floating_point() else t for name, t in state.items()}
     module = draft if isinstance(draft, Head) else draft.network
     try:
@@ -114,6 +115,16 @@ def take_weights(draft: SmallModel | Head, folder: Path) -> None:
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
         raise OptionError(f"{folder} is a draft of other sizes: {reason}") from None
+
+
+def plain_head(weights: SafetensorsWeights, embedding: Tensor) -> dict[str, Tensor]:
+    """A head's tensors, an lm_head that is stored as a difference made whole."""
+    state = {canonical_name(name): weights.get(name) for name in weights.names()}
+    shifts = state.get("d2t", torch.zeros(len(state[LM_HEAD]), dtype=torch.long))
+    targets = (torch.arange(len(shifts)) + shifts).to(embedding.device)
+    state[LM_HEAD] = read_lm_head(weights, targets, embedding)
+    state.pop(COLUMNS, None)
+    return state
 
 
 def _grown(state: dict[str, Tensor], head: Head) -> dict[str, Tensor]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from outdraft.catalog import resolve
+from outdraft.distill.build import plain_head
 from outdraft.distill.files import read_object, write_json, write_tensors
 from outdraft.distill.saving import save_model, stored_head
 from outdraft.engine.models.weights import SafetensorsWeights, open_weights
 from outdraft.engine.tokenizer import load_tokenizer
 from outdraft.errors import OptionError
 from outdraft.modelspec import read_modelspec
-from outdraft.modelspec.head import is_head, read_head
+from outdraft.modelspec.head import HeadSpec, check_head, is_head, is_packed, read_head
 from outdraft.modelspec.tensors import SINGLE
 
 _ROPE_FACTORS = "rope_freqs.weight"  # no parameter of a Hugging Face model
@@ -53,15 +56,16 @@ def export_draft(
 
 
 def _export_head(source: Path, folder: Path, storage: str, tell: Tell) -> Exported:
-    read_head(source)  # whole, and what its config.json says
-    weights = SafetensorsWeights(source)
-    tensors = {}
-    for done, each in enumerate(sorted(weights.names()), 1):
-        tensors[each] = weights.get(each)
-        tell(done, len(weights.names()))
+    spec, config = read_head(source), read_object(source / "config.json")
+    embedding = torch.empty(0, 0)
+    if storage == "blocks" or is_packed(source):  # an lm_head in blocks is read beside it
+        embedding = _target_embedding(config, spec)
+    tell(1, 2)
+    tensors = plain_head(SafetensorsWeights(source), embedding)
     (folder / SINGLE).unlink(missing_ok=True)  # of an earlier export
-    stored = stored_head(tensors, storage)
-    write_json(folder / "config.json", read_object(source / "config.json"))
+    stored = stored_head(tensors, storage, embedding)
+    tell(2, 2)
+    write_json(folder / "config.json", config)
     write_tensors(folder / SINGLE, stored, {"format": "pt"})
     return Exported(
         source=source,
@@ -69,6 +73,18 @@ def _export_head(source: Path, folder: Path, storage: str, tell: Tell) -> Export
         num_parameters=sum(t.numel() for t in tensors.values() if t.is_floating_point()),
         num_bytes=sum(each.nbytes for each in stored.values()),
     )
+
+
+def _target_embedding(config: Mapping[str, Any], head: HeadSpec) -> Tensor:
+    """(V, H) of the target that the head's config.json names."""
+    name = config.get("speculators_config", {}).get("verifier", {}).get("name_or_path")
+    if not name:
+        raise OptionError("the head's config.json names no target, whose embeddings blocks need")
+    path = resolve(name).path
+    target = read_modelspec(path)
+    check_head(head, target, name="to export", target_name=name)
+    weights = open_weights(path, num_heads=target.num_heads, num_kv_heads=target.num_kv_heads)
+    return weights.get("model.embed_tokens.weight")
 
 
 def _export_model(source: Path, folder: Path, tell: Tell) -> Exported:

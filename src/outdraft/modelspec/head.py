@@ -17,7 +17,9 @@ V the target's vocabulary, D ≤ V the draft vocabulary; weights are (out, in) a
     t2d   (V) bool: is the target's token in the draft vocabulary (not needed to run)
     embed_tokens.weight (V, H), optional: else the target's own embedding, and then H = G
 
-A matrix may lie in blocks of few bits, under a longer name: see packed.py.
+A matrix may lie in blocks of few bits, under a longer name: see packed.py. Beside an lm_head in
+blocks there may be lm_head.columns (H): then the blocks hold the difference between the lm_head and
+the target's own embeddings of the draft vocabulary, dimension by dimension times the columns.
 
 Older files name the layer `midlayer.` instead of `layers.0.`; both are read.
 
@@ -58,10 +60,12 @@ from outdraft.errors import CorruptFileError, ModelError, PairingError
 from outdraft.modelspec.packed import packed_type, plain_name, plain_shape
 from outdraft.modelspec.rope import RopeScaling, read_rope
 from outdraft.modelspec.spec import ModelSpec
-from outdraft.modelspec.tensors import read_json, read_safetensors_header, weight_files
+from outdraft.modelspec.tensors import SINGLE, read_json, read_safetensors_header, weight_files
 
 NUM_TAPS = 3
 EMBEDDING = "embed_tokens.weight"
+LM_HEAD = "lm_head.weight"
+COLUMNS = "lm_head.columns"
 _ARCHITECTURES = ("LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "Eagle3Speculator")
 
 
@@ -153,11 +157,9 @@ def is_head_config(config: Mapping[str, Any]) -> bool:
 
 def is_packed(path: Path) -> bool:
     """Whether a folder holds a head some of whose matrices lie in blocks."""
-    return is_head(path) and any(
-        packed_type(entry.name)
-        for file in weight_files(path)
-        for entry in read_safetensors_header(file)
-    )
+    if not is_head(path) or not (path / SINGLE).is_file():
+        return False
+    return any(packed_type(entry.name) for entry in read_safetensors_header(path / SINGLE))
 
 
 def read_head(folder: Path) -> HeadSpec:
@@ -183,7 +185,10 @@ def read_head(folder: Path) -> HeadSpec:
         raise CorruptFileError(f"{path} lacks the key {error}; fetch it again") from error
     except (TypeError, ValueError, ZeroDivisionError) as error:
         raise CorruptFileError(f"{path} cannot be used: {error}") from error
-    for name, shape in spec.tensor_shapes().items():
+    shapes = spec.tensor_shapes()
+    if COLUMNS in stored:
+        shapes[COLUMNS] = (spec.hidden_size,)
+    for name, shape in shapes.items():
         if name not in stored:
             raise CorruptFileError(f"{folder}: tensor {name!r} of the head is missing")
         if stored[name] != shape:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from outdraft.report.tables import aligned
 from outdraft.stats import Ratio
-from outdraft.tune.results import BASELINE, ArmResult, LoadResult, Results
+from outdraft.tune.results import BASELINE, ArmResult, LoadResult, Results, ScheduleResult
+from outdraft.tune.routing import routing_of
 
 _SHOWN = 10  # arms of a load; the rest is in the report
 
@@ -27,9 +28,17 @@ def tune_table(results: Results) -> str:
             f"{low} to {high}: {f'k={k}' if k else 'off'}" for low, high, k in results.schedule
         )
         parts.append(f"by requests running: {steps}")
+        parts += [f"  the schedule at {each.load}: {_scheduled_text(each)}"
+                  for each in results.scheduled]  # fmt: skip
     parts += [f"left out: {each.name} ({each.reason})" for each in results.pruned]
     parts += [f"note: {note}" for note in results.notes]
     return "\n".join(parts).rstrip()
+
+
+def _scheduled_text(found: ScheduleResult) -> str:
+    if found.measured is None:
+        return f"failed ({found.reason})"
+    return f"{ratio_text(found.measured)} over off, n={found.measured.num_pairs}"
 
 
 def best_line(results: Results) -> str:
@@ -41,8 +50,8 @@ def best_line(results: Results) -> str:
     words = [f"best: {best.name}", _speedup_text(best)]
     if best.acceptance_rate is not None:
         words.append(f"acceptance {best.acceptance_rate:.2f}")
-    words.append(decision_of(load))
-    return " · ".join(words)
+    words += [decision_of(load), routing_of(load)]
+    return " · ".join(each for each in words if each)
 
 
 def _speedup_text(arm: ArmResult) -> str:
@@ -69,7 +78,16 @@ def _load_table(load: LoadResult) -> str:
     table = _with_last_to_the_left(rows)
     if len(ordered) > _SHOWN:
         table += f"\n… and {len(ordered) - _SHOWN} more in the report"
-    return f"{table}\n{decision_of(load)}"
+    return f"{table}\n{decision_of(load)}{_level_text(load)}"
+
+
+def _level_text(load: LoadResult) -> str:
+    """What the intervals are worth."""
+    best = best_of(load)
+    if best is None or best.measured is None or best.measured.low is None:
+        return ""
+    level = f"{100 * best.measured.level:.1f}".removesuffix(".0")
+    return f" · intervals of {level} %: all looks and arms together miss in at most 5 %"
 
 
 def _row(arm: ArmResult) -> tuple[str, ...]:

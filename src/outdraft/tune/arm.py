@@ -15,12 +15,14 @@ class Load:
 
     concurrency: int | None = None
     rate: float | None = None
+    part: str = ""  # of the run, where that is not the search itself
 
     @property
     def name(self) -> str:
-        if self.concurrency is not None:
-            return f"concurrency {self.concurrency}"
-        return f"{self.rate:g} requests/s"
+        name = f"concurrency {self.concurrency}"
+        if self.concurrency is None:
+            name = f"{self.rate:g} requests/s"
+        return f"{name}, {self.part}" if self.part else name
 
 
 def name_of(speculation: Speculation) -> str:
@@ -53,6 +55,9 @@ def _name(speculation: Speculation, k: str) -> str:
         words.append(speculation.quantization)
     if speculation.rule != "coupled":
         words.append(speculation.rule)
+    if speculation.schedule:
+        steps = (f"{start}:{k}" for start, _, k in speculation.schedule)
+        words.append(f"scheduled {','.join(steps)}")
     if speculation.draft_tensor_parallel_size is not None:
         words.append(f"tp={speculation.draft_tensor_parallel_size}")
     return " ".join(words)

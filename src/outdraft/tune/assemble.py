@@ -11,8 +11,9 @@ from outdraft.measure.environment import fingerprint
 from outdraft.speculation import OFF, Speculation
 from outdraft.tune.arm import name_of, proposer_name
 from outdraft.tune.journal import Journal
-from outdraft.tune.outcome import acceptance_results, load_result, prediction_result, schedule_of
+from outdraft.tune.outcome import acceptance_results, load_result, prediction_result
 from outdraft.tune.results import MemoryResult, Pruned, Results
+from outdraft.tune.schedule import schedule_of
 from outdraft.tune.session import Finished, Search
 
 
@@ -69,10 +70,12 @@ def _notes(finished: list[Finished], journal: Journal) -> tuple[str, ...]:
             by_reason.setdefault(one.reason, []).append(one.arm)
         notes += [f"{each.load.name}: failed: {', '.join(names)} ({reason})"
                   for reason, names in by_reason.items()]  # fmt: skip
-    unfit = sum(bool(each.problems) for each in journal.blocks.values())
+    names = {each.load.name for each in finished}
+    blocks = [each for each in journal.blocks.values() if each.load in names]
+    unfit = sum(bool(each.problems) for each in blocks)
     if unfit:
         notes.append(
-            f"{unfit} of {len(journal.blocks)} blocks are left out: the client was not fit to "
+            f"{unfit} of {len(blocks)} blocks are left out: the client was not fit to "
             "measure (see the journal)"
         )
     return tuple(notes)

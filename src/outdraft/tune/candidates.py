@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from outdraft.errors import OptionError
@@ -21,6 +21,7 @@ class Space:
     drafts: Mapping[str, tuple[str, ...]]  # method → drafts it can use
     quantizations: tuple[str, ...] = ("none",)  # of the draft
     rules: tuple[str, ...] = ("coupled",)
+    draft_devices: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # method → how many
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +70,19 @@ def _proposers(space: Space, pruned: list[Pruned]) -> list[Speculation]:
         drafts = space.drafts.get(method, ())
         if not drafts:
             pruned.append(Pruned(method, "no draft for it; name one with --draft"))
+        devices = space.draft_devices.get(method, (None,))
         found += [
-            Speculation(method, k=largest, draft=draft, quantization=quantization, rule=rule)
-            for draft, quantization, rule in product(drafts, space.quantizations, space.rules)
+            Speculation(
+                method,
+                k=largest,
+                draft=draft,
+                quantization=quantization,
+                rule=rule,
+                draft_tensor_parallel_size=count,
+            )
+            for draft, quantization, rule, count in product(
+                drafts, space.quantizations, space.rules, devices
+            )
         ]
     return found
 
@@ -86,6 +97,11 @@ def _not_able(proposer: Speculation, can: Can) -> str | None:
         if value not in able:
             return f"this engine has no {what} {value}; it has {', '.join(sorted(able))}"
     return None
+
+
+def draft_devices(*, is_able: bool, target_devices: int) -> dict[str, tuple[int, ...]]:
+    """A head may run on one device or on all of its target's; a draft model has no choice."""
+    return {"eagle": (1, target_devices)} if is_able and target_devices > 1 else {}
 
 
 def parse_ks(text: str) -> tuple[int, ...]:

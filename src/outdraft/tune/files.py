@@ -14,6 +14,7 @@ from outdraft.emit import nearest_config, needs_folder, write_form
 from outdraft.errors import OutdraftError
 from outdraft.speculation import OFF, Speculation
 from outdraft.tune.results import Results
+from outdraft.tune.routing import pays_for_all, routing_of
 from outdraft.whole_file import write_json, write_text
 
 # file → engine and form
@@ -102,9 +103,7 @@ def _k_of_main(results: Results, speculation: Speculation) -> int:
 def recommended(results: Results) -> Speculation:
     """The best arm of the main load, where it is worth having at all; else off."""
     load = results.main
-    if load is None or load.best is None or load.verdict is None:
-        return OFF
-    if load.verdict["decision"] not in ("SHIP", "SHIP FOR"):
+    if load is None or load.best is None or not pays_for_all(load):
         return OFF
     best = next(arm for arm in load.arms if arm.name == load.best)
     speculation = Speculation.from_mapping(
@@ -126,7 +125,8 @@ def _reasons(results: Results) -> list[str]:
     decision = f"{load.verdict['decision']} {parts}".rstrip()
     where = f"on the {results.backend} backend at {load.name}"
     subject = "off stays" if load.best is None else load.best
-    return [f"outdraft tune, {where}: {subject}: {decision}", *load.verdict["reasons"][:1]]
+    found = f"outdraft tune, {where}: {subject}: {decision}"
+    return [found, *load.verdict["reasons"][:1], *filter(None, [routing_of(load)])]
 
 
 def _with_reasons(text: str, form: str, reasons: list[str]) -> str:
@@ -142,10 +142,11 @@ def own_config(results: Results, speculation: Speculation) -> str:
     load = results.main
     if load is not None and load.verdict is not None:
         lines += [f"# {load.name}: {load.verdict['decision']}"]
-        lines += [f"#   {reason}" for reason in load.verdict["reasons"]]
+        reasons = [*load.verdict["reasons"], *filter(None, [routing_of(load)])]
+        lines += [f"#   {reason}" for reason in reasons]
     lines += ["[serve]", f"target = {json.dumps(results.target)}"]
     if speculation.is_off:
-        lines.append("# Speculation stays off: nothing was found that clearly pays here.")
+        lines.append("# Speculation stays off: nothing clearly pays for all that comes here.")
         return "\n".join(lines) + "\n"
     config = json.dumps(settings_of(speculation))
     lines += ["# As vLLM writes it too.", f"speculative_config = {json.dumps(config)}"]

@@ -34,6 +34,7 @@ class Block:
     problems: tuple[str, ...] = ()  # why its times are not the server's
     counted: AcceptanceCounts | None = None  # by the server's own counters
     step_seconds: Mapping[int, float] = field(default_factory=dict)  # tokens → seconds, if told
+    start_s: float = 0.0  # of the duration, what the start of an engine took
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,7 @@ def _to_json(entry: Block | Failure) -> dict[str, Any]:
         "arm": entry.arm,
         "block": entry.block,
         "duration_s": entry.duration_s,
+        "start_s": entry.start_s,
         "problems": list(entry.problems),
         "counted": None if entry.counted is None else asdict(entry.counted),
         "step_seconds": dict(entry.step_seconds),
@@ -169,4 +171,5 @@ def _from_json(data: Mapping[str, Any]) -> Block | Failure:
         problems=tuple(values["problems"]),
         counted=None if counted is None else counts_from_json(counted),
         step_seconds={int(size): each for size, each in values["step_seconds"].items()},
+        start_s=values.get("start_s", 0.0),
     )

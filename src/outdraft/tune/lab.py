@@ -91,6 +91,7 @@ class Lab:
         name = name_of(arm)
         try:
             server = self._server(arm)
+            start_s = time.monotonic() - began
             found = self._run(server, load, arm, block)
         except OutdraftError as error:
             self._drop(arm)
@@ -101,7 +102,7 @@ class Lab:
         if reason is not None:
             self._drop(arm)
             return Failure(load.name, name, reason, time.monotonic() - began)
-        return replace(found, duration_s=time.monotonic() - began)
+        return replace(found, duration_s=time.monotonic() - began, start_s=start_s)
 
     # ------------------------------------------------------------ servers
 
@@ -128,7 +129,7 @@ class Lab:
             self.close()
         self._make_room()
         asked = arm
-        if self._shares and not arm.is_off:
+        if self._shares and not arm.is_off and not arm.schedule:
             asked = replace(arm, k=self._longest)
         process = start(
             self._backend,
@@ -141,7 +142,8 @@ class Lab:
         endpoint = Endpoint(process.url)
         endpoint = replace(endpoint, model=model_of(endpoint))
         self._servers[key] = server = _Server(process, endpoint)
-        self._prove(server, asked)
+        if asked.is_off or asked.k_at(1) > 0:  # else a lone request gets no drafts, as it should
+            self._prove(server, asked)
         server.step_seconds = step_seconds(metrics_of(endpoint))
         return server
 
@@ -186,7 +188,7 @@ class Lab:
             times = poisson(load.rate, len(plan), block)
             plan = [replace(each, offset_ns=at) for each, at in zip(plan, times, strict=True)]
         endpoint = server.endpoint
-        if self._shares and not arm.is_off:
+        if self._shares and not arm.is_off and not arm.schedule:
             extra: dict[str, Any] = {**endpoint.extra, "speculation": {"k": arm.k}}
             endpoint = replace(endpoint, extra=extra)
         before = metrics_of(endpoint)

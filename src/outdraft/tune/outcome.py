@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from outdraft.measure.evidence import ratio_of
 from outdraft.measure.summary import acceptance_of, added, summarize
@@ -31,6 +31,7 @@ from outdraft.tune.session import Finished
 from outdraft.workload.temperatures import temperature_band
 
 _RATIOS = ("e2e", "tpot", "ttft", "throughput", "p99")
+_ERROR = 0.05  # of all intervals of a load together
 _CLOSE = 0.15  # a prediction within this is a good one
 _FEWEST = 5  # requests of a category for percentiles
 
@@ -90,55 +91,13 @@ def prediction_result(
     return PredictionResult(len(errors), within, percentile(errors, 0.5))
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    concurrency: int
-    k: int  # 0: off
-
-
-def schedule_of(
-    loads: Sequence[LoadResult], proposer: str, speculations: Mapping[str, Speculation]
-) -> tuple[tuple[int, int, int], ...]:
-    """Draft length by running requests, for one proposer: at each concurrency its best arm, or 0
-    where that does not beat off; between two concurrencies the change is half-way (as ratios).
-    A load that ended before there were predictions says nothing."""
-    choices = []
-    for load in sorted(loads, key=lambda each: each.concurrency or 0):
-        has_answer = load.best is not None or any(arm.predicted is not None for arm in load.arms)
-        if load.concurrency is None or not has_answer:
-            continue
-        own = [arm for arm in load.arms if arm.name in speculations
-               and proposer_name(speculations[arm.name]) == proposer]  # fmt: skip
-        best = _best_of(own, load.best)
-        if best is not None:
-            k = speculations[best.name].k if (_worth(best) or 0.0) > 1 else 0
-            choices.append(_Choice(load.concurrency, k))
-    entries: list[tuple[int, int, int]] = []
-    start = 1
-    for place, choice in enumerate(choices):
-        is_last = place == len(choices) - 1
-        beyond = choices[place + 1].concurrency if not is_last else 0
-        end = 4096 if is_last else max(round((choice.concurrency * beyond) ** 0.5), start)
-        if entries and entries[-1][2] == choice.k:
-            entries[-1] = (entries[-1][0], end, choice.k)
-        else:
-            entries.append((start, end, choice.k))
-        start = end + 1
-    return tuple(entries)
-
-
-def _best_of(arms: Sequence[ArmResult], raced_best: str | None) -> ArmResult | None:
-    """The winner of the race if it is one of them; else what was measured before what was only
-    predicted: a prediction that was too high must not beat a measurement."""
-    able = [arm for arm in arms if arm.state != FAILED]
-    measured = [arm for arm in able if arm.measured is not None]
-    known = measured or [arm for arm in able if arm.predicted is not None]
-    won = next((arm for arm in measured if arm.name == raced_best), None)
-    return won or max(known, key=lambda arm: _worth(arm) or 0.0, default=None)
-
-
-def _worth(arm: ArmResult) -> float | None:
-    return arm.measured.estimate if arm.measured is not None else arm.predicted
+def level_of(standing: Standing) -> float:
+    """Of the verdict's intervals, and so of all that are shown: the error of 5 % is shared between
+    the looks and the arms that raced."""
+    evidence = standing.evidence
+    if evidence is None or evidence.e2e is None:
+        return 1 - _ERROR / max(len(standing.finalists), 1)
+    return evidence.e2e.level
 
 
 def _state(
@@ -173,8 +132,9 @@ def _arm(
     records = _records(journal, load, arm)
     summary = summarize(records, objective.slo)
     ratios: dict[str, Ratio] = {}
+    level = level_of(standing)
     if records and state != BASELINE:
-        found = {name: ratio_of(name, off, records, level=0.95) for name in _RATIOS}
+        found = {name: ratio_of(name, off, records, level=level) for name in _RATIOS}
         ratios = {name: ratio for name, ratio in found.items() if ratio is not None}
     counts, _, _ = counts_of(journal.of(load.name, name_of(arm)))
     with_times = state in (BASELINE, BEST)
@@ -185,7 +145,7 @@ def _arm(
         state=state,
         reason=reason,
         predicted=standing.predicted.get(name_of(arm)),
-        measured=objective.ratio(off, records) if ratios else None,
+        measured=objective.ratio(off, records, level=level) if ratios else None,
         ratios=ratios,
         acceptance_rate=counts.rate,
         acceptance_length=counts.length,
@@ -248,6 +208,8 @@ def _acceptance(arm: Speculation, blocks: Sequence[Block]) -> list[AcceptanceRes
             by_temperature=dict(whole.by_temperature),
             num_requests=whole.num_requests or len(records),
             share_drafted=counts.num_drafts / steps if 0 < counts.num_drafts <= steps else None,
+            num_by_category={name: len(each) for name, each in sorted(by_category.items())},
+            num_by_temperature={band: len(each) for band, each in sorted(by_band.items())},
         )
     ]
 

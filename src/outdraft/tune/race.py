@@ -108,7 +108,8 @@ def stand(
         _judge(standing, blocks, rules, number, known)
         if standing.is_clear or number == rules.max_blocks or not standing.alive:
             return standing
-        missing = _missing((OFF, *standing.alive), blocks, failed, number)
+        racing = [arm for arm in standing.alive if _entered(arm, blocks, failed, rules) <= number]
+        missing = _missing((OFF, *racing), blocks, failed, number)
         if missing:
             standing.next_arms, standing.next_block = missing, number
             return standing
@@ -140,6 +141,21 @@ def _finalists(
     best = predicted[name_of(known[0])]
     near = [arm for arm in known if predicted[name_of(arm)] >= best * (1 - _SLACK)]
     return tuple(near[: rules.max_finalists])
+
+
+def _entered(
+    arm: Speculation,
+    blocks: Mapping[str, Sequence[Block]],
+    failed: Mapping[str, str],
+    rules: Rules,
+) -> int:
+    """The block from which on it races. One that takes the place of another comes in where that
+    one failed: blocks of off from long before say nothing of the machine it runs on now."""
+    own = [each.block for each in blocks.get(name_of(arm), ()) if each.block >= rules.num_profile]
+    if own:
+        return min(own)
+    ends = [each.block + 1 for name in failed for each in blocks.get(name, ())]
+    return max([rules.num_profile, *ends])
 
 
 def _missing(

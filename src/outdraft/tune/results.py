@@ -71,6 +71,17 @@ class AcceptanceResult:
     by_temperature: Mapping[str, float]
     num_requests: int
     share_drafted: float | None = None  # of the steps that had a draft at all
+    num_by_category: Mapping[str, int] = field(default_factory=dict)  # requests
+    num_by_temperature: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleResult:
+    """The schedule itself, measured under one load."""
+
+    load: str
+    measured: Ratio | None  # speedup in the objective
+    reason: str = ""  # why it failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +123,7 @@ class Results:
     pruned: tuple[Pruned, ...]
     prediction: PredictionResult
     schedule: tuple[tuple[int, int, int], ...] = ()  # (from, to, k) by requests running; 0: off
+    scheduled: tuple[ScheduleResult, ...] = ()  # what it gave, where that was measured
     memory: MemoryResult | None = None
     main_load: str = ""  # the load whose verdict is the headline
     started_at: str = ""
@@ -141,6 +153,7 @@ def results_from_json(data: Mapping[str, Any]) -> Results:
     values["pruned"] = tuple(Pruned(**each) for each in values["pruned"])
     values["prediction"] = PredictionResult(**values["prediction"])
     values["schedule"] = tuple(tuple(each) for each in values.get("schedule", ()))
+    values["scheduled"] = tuple(_scheduled(each) for each in values.get("scheduled", ()))
     memory = values.get("memory")
     values["memory"] = None if memory is None else MemoryResult(**memory)
     values["notes"] = tuple(values.get("notes", ()))
@@ -149,6 +162,11 @@ def results_from_json(data: Mapping[str, Any]) -> Results:
 
 def _load(data: Mapping[str, Any]) -> LoadResult:
     return LoadResult(**{**data, "arms": tuple(_arm(each) for each in data["arms"])})
+
+
+def _scheduled(data: Mapping[str, Any]) -> ScheduleResult:
+    ratio = data["measured"]
+    return ScheduleResult(**{**data, "measured": None if ratio is None else Ratio(**ratio)})
 
 
 def _arm(data: Mapping[str, Any]) -> ArmResult:

@@ -45,3 +45,14 @@ def test_bands_and_categories() -> None:
     assert medians == sorted(medians, reverse=True)
     unknown = replace(found[0], by_category={"a": (None, None, None), "b": (None, 0.1, None)})
     assert [each.category for each in category_ranges(unknown)] == ["b", "a"]
+
+
+def test_every_part_has_its_count() -> None:
+    found = ranked(sample_results())[0]
+    found = replace(
+        found,
+        num_by_category=dict.fromkeys(found.by_category, 12),
+        num_by_temperature=dict.fromkeys(found.by_temperature, 32),
+    )
+    assert {each.count for each in category_ranges(found)} == {12}
+    assert [each.count for each in survival_by_temperature(found)] == [96, 32, 32, 32]

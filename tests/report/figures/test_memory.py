@@ -26,5 +26,13 @@ def test_more_than_there_is() -> None:
     parts = memory_parts(memory)
     assert sum(each.share for each in parts) == pytest.approx(1)
     assert all(each.share >= 0 for each in parts)
-    assert overflow(MemoryResult(0, 0, 0, 0, 0)) == 0
-    assert [each.share for each in memory_parts(MemoryResult(0, 0, 0, 0, 0))] == [0] * 4
+
+
+def test_without_a_device_only_weights_are_shown() -> None:
+    memory = MemoryResult(target=90, draft=10, kv=0, free=0, total=0)
+    assert overflow(memory) == 0
+    assert [(each.key, each.share) for each in memory_parts(memory)] == [
+        ("target", 0.9),
+        ("draft", 0.1),
+    ]
+    assert [each.share for each in memory_parts(MemoryResult(0, 0, 0, 0, 0))] == [0, 0]

@@ -28,7 +28,7 @@ def test_a_win() -> None:
         "best: draft_model smollm2-135m-draft k=4 int8 · 1.97x [1.93, 2.02] over off · "
         "acceptance 0.62 · SHIP" in told
     )
-    assert "1.97× [1.93, 2.02] n=240 in 20 blocks" in told
+    assert "1.97× [1.93, 2.02] n=240 in 20 blocks, 95 % interval" in told.replace("\u00a0", " ")
     assert "22.9 → 11.7 ms off n=240, best n=240" in told
     assert "vllm.sh starts vLLM results.json" in told
     assert "other.txt" not in told
@@ -50,6 +50,13 @@ def test_a_part_of_the_traffic() -> None:
     loads = tuple(replace(each, verdict=verdict) for each in results.loads)
     told = text_of(replace(results, loads=loads))
     assert "Turn speculation on for a part of the traffic: category code" in told
+    assert "send the parts named above to a server of their own" in told
+    assert "with speculation left off" not in text_of(replace(results, loads=loads), ["vllm.sh"])
+    even = tuple(
+        replace(each, arms=tuple(replace(arm, ratios={}) for arm in each.arms)) for each in loads
+    )
+    told = text_of(replace(results, loads=even), ["vllm.sh"])
+    assert "with speculation left off: vllm.sh" in told, "the whole was not shown to win"
 
 
 def test_nothing_proven() -> None:

@@ -20,7 +20,7 @@ from outdraft.engine.models.linear import AnyProduct, make_product
 from outdraft.engine.models.norm import Norm, widened
 from outdraft.engine.models.weights import Weights
 from outdraft.errors import CorruptFileError
-from outdraft.modelspec.head import EMBEDDING, HeadSpec, canonical_name
+from outdraft.modelspec.head import COLUMNS, EMBEDDING, LM_HEAD, HeadSpec, canonical_name
 
 
 class Head:
@@ -97,6 +97,8 @@ def load_head(
     stored = {canonical_name(name): name for name in weights.names()}
 
     def tensor(name: str) -> Tensor:
+        if name == LM_HEAD:
+            return read_lm_head(weights, targets, embedding).to(dtype)
         return weights.get(stored[name]).to(device=device, dtype=dtype)
 
     def norm(name: str) -> Norm:
@@ -117,11 +119,12 @@ def load_head(
         )
     if len(targets.unique()) != len(targets):
         raise CorruptFileError("the head's d2t leads two draft tokens to one token of the target")
+    targets = targets.to(device)
     attention, mlp = "layers.0.self_attn", "layers.0.mlp"
     return Head(
         spec,
         embedding=tensor(EMBEDDING) if spec.has_embedding else embedding,
-        targets=targets.to(device),
+        targets=targets,
         norms={
             "token": norm("layers.0.input_layernorm"),
             "hidden": norm("layers.0.hidden_norm"),
@@ -138,3 +141,14 @@ def load_head(
             "lm_head": product(["lm_head"], "int8" if quantization == "int4" else quantization),
         },
     )
+
+
+def read_lm_head(weights: Weights, targets: Tensor, embedding: Tensor) -> Tensor:
+    """(D, H) float32, on the embedding's device. `targets`: the draft vocabulary's ids; the
+    target's `embedding` (V, H) is what a difference is added to."""
+    stored = {canonical_name(name): name for name in weights.names()}
+    matrix = weights.get(stored[LM_HEAD]).to(embedding.device, torch.float32)
+    if COLUMNS not in stored:
+        return matrix
+    columns = weights.get(stored[COLUMNS]).to(matrix)
+    return matrix + embedding[targets].float() * columns

@@ -17,6 +17,7 @@ class Curve:
     name: str
     values: tuple[float, ...]
     is_whole: bool = False  # over all temperatures
+    count: int | None = None  # requests; None: not told
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Range:
     p10: float | None
     p50: float | None
     p90: float | None
+    count: int | None = None  # requests; None: not told
 
 
 def ranked(results: Results) -> tuple[AcceptanceResult, ...]:
@@ -41,11 +43,12 @@ def survival(found: Sequence[AcceptanceResult]) -> tuple[Curve, ...]:
 def survival_by_temperature(found: AcceptanceResult) -> tuple[Curve, ...]:
     """All of it, then the bands; a lone band is all of it."""
     bands = [
-        Curve(f"temperature {name}", values)
+        Curve(f"temperature {name}", values, count=found.num_by_temperature.get(name))
         for name, values in found.per_position_by_temperature.items()
         if values
     ]
-    whole = [Curve("all", found.per_position, is_whole=True)] if found.per_position else []
+    count = found.num_requests
+    whole = [Curve("all", found.per_position, True, count)] if found.per_position else []
     return tuple(whole + (bands if len(bands) > 1 or not whole else []))
 
 
@@ -56,5 +59,6 @@ def temperature_bands(found: Sequence[AcceptanceResult]) -> tuple[str, ...]:
 
 def category_ranges(found: AcceptanceResult) -> tuple[Range, ...]:
     """The category with the highest median first; those not known last."""
-    ranges = [Range(name, *values) for name, values in found.by_category.items()]
+    counts = found.num_by_category
+    ranges = [Range(name, *values, counts.get(name)) for name, values in found.by_category.items()]
     return tuple(sorted(ranges, key=lambda each: -(each.p50 or 0.0)))

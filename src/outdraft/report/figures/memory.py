@@ -27,10 +27,14 @@ def memory_parts(memory: MemoryResult) -> tuple[Part, ...]:
     other = memory.total - told
     if other > 0.005 * memory.total:
         named.insert(3, ("other", "other", other))
+    if not memory.total:  # only the weights are known
+        named = [each for each in named if each[0] in ("target", "draft")]
     whole = max(memory.total, told, 1)
     return tuple(Part(key, name, max(size, 0), max(size, 0) / whole) for key, name, size in named)
 
 
 def overflow(memory: MemoryResult) -> int:
-    """Bytes that are needed and not there."""
+    """Bytes that are needed and not there; none where it is not known what there is."""
+    if not memory.total:
+        return 0
     return max(memory.target + memory.draft + memory.kv - memory.total, 0)

@@ -99,7 +99,7 @@ def _temperatures(found: Sequence[AcceptanceResult]) -> Markup | None:
                 [
                     (
                         each.name,
-                        *(share(each.by_temperature.get(band)) for band in bands),
+                        *(_with_count(each, band) for band in bands),
                         f"{each.num_requests:,}",
                     )
                     for each in told
@@ -119,19 +119,33 @@ def _positions(found: AcceptanceResult) -> Markup | None:
         found.name,
         _summary(found),
         survival_plot(curves, f"acceptance by position of {found.name}, by temperature"),
-        legend([(index, each.name) for index, each in enumerate(curves)]),
+        legend([(index, _named(each)) for index, each in enumerate(curves)]),
         data_of(
             table(
-                ("position", *(str(place) for place in range(1, longest + 1))),
+                ("position", *(str(place) for place in range(1, longest + 1)), "n"),
                 [
                     (each.name, *(share(value) for value in each.values),
-                     *("–" for _ in range(longest - len(each.values))))
+                     *("–" for _ in range(longest - len(each.values))), _count(each.count))
                     for each in curves
                 ],
                 f"acceptance by position of {found.name}",
             )
         ),
     )  # fmt: skip
+
+
+def _named(curve: Curve) -> str:
+    return curve.name if curve.count is None else f"{curve.name}, {count_of(curve.count)}"
+
+
+def _count(count: int | None) -> str:
+    return "–" if count is None else f"{count:,}"
+
+
+def _with_count(found: AcceptanceResult, band: str) -> str:
+    rate = share(found.by_temperature.get(band))
+    count = found.num_by_temperature.get(band)
+    return rate if count is None else f"{rate} ({count_of(count)})"
 
 
 def _summary(found: AcceptanceResult) -> str:
@@ -147,9 +161,9 @@ def _categories(found: AcceptanceResult) -> Markup:
         range_plot(ranges, f"acceptance by category of {found.name}: P10, P50 and P90"),
         data_of(
             table(
-                ("category", "P10", "P50", "P90"),
-                [(each.category, share(each.p10), share(each.p50), share(each.p90))
-                 for each in ranges],
+                ("category", "P10", "P50", "P90", "n"),
+                [(each.category, share(each.p10), share(each.p50), share(each.p90),
+                  _count(each.count)) for each in ranges],
                 f"acceptance by category of {found.name}",
             )
         ),

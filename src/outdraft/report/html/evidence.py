@@ -18,7 +18,7 @@ from outdraft.report.markup import Markup, tag
 from outdraft.report.numbers import count_of, percent, plain, size, times
 from outdraft.report.plots.memory import memory_plot
 from outdraft.report.plots.prediction import prediction_plot
-from outdraft.tune.results import LoadResult, Results
+from outdraft.tune.results import LoadResult, MemoryResult, Results
 
 _SIGNS = {"ok": "✓", "warn": "!", "fail": "✕"}
 _ORDER = {"fail": 0, "warn": 1, "ok": 2}
@@ -35,8 +35,7 @@ def memory_section(results: Results) -> Markup:
     return section(
         "memory",
         title,
-        f"Of {size(memory.total)}, with the best arm. Planned from the models' files, not "
-        f"measured.{short}",
+        f"{_whole(memory)} with the best arm. Planned from the models' files, not measured.{short}",
         tag(
             "figure",
             memory_plot(parts, "memory of target, draft and KV cache, and what is free"),
@@ -55,6 +54,10 @@ def memory_section(results: Results) -> Markup:
             tag("p", f"Assumed: {memory.note}.", class_="note") if memory.note else None,
         ),
     )
+
+
+def _whole(memory: MemoryResult) -> str:
+    return f"Of {size(memory.total)}," if memory.total else "Of the weights,"
 
 
 def checks_section(results: Results) -> Markup:

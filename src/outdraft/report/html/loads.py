@@ -7,7 +7,7 @@ from outdraft.report.html.parts import data_of, figure, keys, panels, section, t
 from outdraft.report.markup import Markup, tag
 from outdraft.report.numbers import count_of, interval, rate, share, times
 from outdraft.report.plots.loads import load_plot, schedule_plot, throughput_plot
-from outdraft.tune.results import Results
+from outdraft.tune.results import Results, ScheduleResult
 
 
 def loads_section(results: Results) -> Markup:
@@ -15,7 +15,7 @@ def loads_section(results: Results) -> Markup:
     axis = load_axis(results)
     by_load = figure(
         "Best speedup by load",
-        "The whiskers are the intervals.",
+        "The whiskers are the intervals that the verdicts use.",
         load_plot(rows, axis, "speedup of the best arm at each load, with intervals"),
     )
     measured = any(row.ratio is not None for row in rows)
@@ -77,4 +77,19 @@ def _schedule(results: Results) -> Markup | None:
                 {0: "short"},
             )
         ),
+        table(
+            ("measured at", "speedup", "interval", "pairs"),
+            [_scheduled(each) for each in results.scheduled],
+            "the schedule over off, measured",
+            {0: "short"},
+        )
+        if results.scheduled
+        else None,
     )
+
+
+def _scheduled(found: ScheduleResult) -> tuple[str, ...]:
+    ratio = found.measured
+    if ratio is None:
+        return found.load, "failed", found.reason, "–"
+    return found.load, times(ratio.estimate), interval(ratio), count_of(ratio.num_pairs)

@@ -16,13 +16,15 @@ from outdraft.report.numbers import (
     milliseconds,
     objective_name,
     pairs,
+    percent,
     rate,
     share,
     times,
 )
 from outdraft.report.tune_table import best_line, best_of
-from outdraft.stats import percentile
+from outdraft.stats import Ratio, percentile
 from outdraft.tune.results import ArmResult, LoadResult, Results
+from outdraft.tune.routing import pays_for_all
 
 # decision: (class, sign, headline)
 _LOOKS = {
@@ -45,14 +47,14 @@ FILES = {
 
 _NEXT = {
     SHIP: "Roll it out with the file of your engine, and keep watching whether it pays.",
-    SHIP_FOR: "Switch it on for the parts named above only; leave it off for the rest.",
+    SHIP_FOR: "No engine switches speculation by the kind of a request: send the parts named above "
+    "to a server of their own that has it on, and the rest to one that has it off.",
     DONT_SHIP: "Leave speculation off under this load. A better draft or a lower load may change "
     "that; the checks below say where it fails.",
     INCONCLUSIVE: "Do not roll this out on this evidence. The reasons above say what is missing; "
     "with a larger budget the run goes on from where it stopped.",
 }
 _MEND = "Every arm below says why it failed. Mend that, then run it again."
-_SHIPS = (SHIP, SHIP_FOR)
 _CONFIGURED = tuple(name for name in FILES if name != "results.json")
 
 
@@ -78,7 +80,11 @@ def verdict_card(results: Results, files: Sequence[str]) -> Markup:
         tag(
             "div",
             _reasons(verdict),
-            _next(_MEND if verdict is None else _NEXT.get(decision, _MEND), decision, files),
+            _next(
+                _MEND if verdict is None else _NEXT.get(decision, _MEND),
+                files,
+                is_on=load is not None and pays_for_all(load),
+            ),
             class_="columns",
         ),
         id="verdict",
@@ -115,7 +121,7 @@ def _best_tiles(results: Results, best: ArmResult | None) -> Iterator[Markup]:
         yield _tile(
             f"speedup over off ({objective_name(results.objective)})",
             [times(best.measured.estimate), tag("small", interval(best.measured))],
-            pairs(best.measured),
+            f"{pairs(best.measured)}{_level(best.measured)}",
         )
     if best.acceptance_rate is not None:
         length = best.acceptance_length
@@ -125,6 +131,10 @@ def _best_tiles(results: Results, best: ArmResult | None) -> Iterator[Markup]:
             share(best.acceptance_rate),
             f"{more}{count_of(best.num_requests)}",
         )
+
+
+def _level(ratio: Ratio) -> str:
+    return "" if ratio.low is None else f", {percent(ratio.level)} interval"
 
 
 def _time_tiles(off: ArmResult | None, best: ArmResult | None) -> Iterator[Markup]:
@@ -182,7 +192,7 @@ def _reasons(verdict: Mapping[str, Any] | None) -> Markup:
     )
 
 
-def _next(words: str, decision: str, files: Sequence[str]) -> Markup:
+def _next(words: str, files: Sequence[str], *, is_on: bool) -> Markup:
     present = [name for name in FILES if name in files]
     listed = tag(
         "ul",
@@ -190,7 +200,7 @@ def _next(words: str, decision: str, files: Sequence[str]) -> Markup:
         class_="files",
     )
     held = any(name in _CONFIGURED for name in present)
-    leads = "Beside this page, with speculation left off:" if held and decision not in _SHIPS \
+    leads = "Beside this page, with speculation left off:" if held and not is_on \
         else "Beside this page:"  # fmt: skip
     return tag(
         "div",

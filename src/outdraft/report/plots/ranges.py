@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from outdraft.report.figures.acceptance import Range
 from outdraft.report.markup import Markup, join
-from outdraft.report.numbers import share
+from outdraft.report.numbers import count_of, share
 from outdraft.report.svg.marks import drawing, line, marker, shortened, text
 from outdraft.report.svg.scale import Scale
 
@@ -34,6 +34,7 @@ def _row(found: Range, y: float, x: Scale) -> Markup:
         return join(name, text(_LEFT + 4, y + 4, "too few requests", "start", "quiet"))
     told = (
         f"{found.category}: P10 {share(found.p10)}, P50 {share(found.p50)}, P90 {share(found.p90)}"
+        + ("" if found.count is None else f", {count_of(found.count)}")
     )
     low = found.p50 if found.p10 is None else found.p10
     high = found.p50 if found.p90 is None else found.p90

@@ -1,0 +1,339 @@
+"""Does `outdraft tune` find the best arm, with few requests, and are its predictions right?
+
+    python benchmarks/tune.py                               # three workloads, about 45 minutes
+    python benchmarks/tune.py --resume                      # goes on after a kill
+    python benchmarks/tune.py --workload code:0:1 --json out/tune.json
+
+A workload is categories:temperature:concurrency. For each one on outdraft's own engine:
+
+- the sweep: every arm that tune considers, and off, over the same prompts, block by block in a new
+  order each time. A speedup is the geometric mean over the requests of off's time by the arm's,
+  from end to end; its interval takes blocks as the units;
+- tune with the code of the command, its own engines, its own draw of the prompts, and a third of
+  the sweep's time as its budget (or --budget); the time that engines take to start counts in
+  neither. Its pick is the arm it calls the best, or off where it says DON'T SHIP;
+- the best of the sweep beside tune's pick, where they differ, once more with a third draw: the
+  best of many arms was partly lucky in the sweep, and here it is not.
+
+Requests are those that were measured; each engine's first one, which proves that it speculates, is
+not among them, neither in tune nor in the sweep. Everything measured is in journals under --out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from arms import machine
+from outdraft.cli.config_file import fill
+from outdraft.cli.tune import add_parser
+from outdraft.cli.tune_settings import TUNE, Tuning, settings_of
+from outdraft.decide.verdict import DONT_SHIP
+from outdraft.errors import OptionError, OutdraftError
+from outdraft.measure.blocks import Blocks, make_blocks
+from outdraft.measure.evidence import ratio_of
+from outdraft.report.tables import aligned
+from outdraft.report.tune_table import ratio_text
+from outdraft.speculation import OFF
+from outdraft.stats import MIN_BLOCKS, Ratio, percentile
+from outdraft.tune.arm import name_of
+from outdraft.tune.assemble import make_results
+from outdraft.tune.journal import Journal
+from outdraft.tune.lab import Lab
+from outdraft.tune.results import Results
+from outdraft.tune.session import search
+from outdraft.whole_file import write_json
+from outdraft.workload.sets import choose_prompts
+from outdraft.workload.temperatures import parse_mix
+from tune_sweep import CONFIRM, SWEEP, Part, geometric, measure_all, records_of, say, without_start
+
+WORKLOADS = ("code:0:1", "chat+qa:0.7:1", "summarization+extraction:0:4")
+NEAR, FEW, CLOSE = 0.03, 1 / 3, 0.15  # of the best; of the requests; of what was measured
+_SEEDS = {SWEEP: 1000, CONFIRM: 2000}  # beside tune's own: other draws of prompts
+
+
+@dataclass(frozen=True)
+class Workload:
+    name: str
+    categories: tuple[str, ...]
+    temperature: str
+    concurrency: int
+
+    @property
+    def block(self) -> int:
+        """Requests of one arm in a row: two at least, and every slot busy."""
+        return max(2, self.concurrency)
+
+    def num_blocks(self, num_requests: int) -> int:
+        """For so many requests an arm, or as many as an interval needs."""
+        return max(-(-num_requests // self.block), MIN_BLOCKS)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Of one workload."""
+
+    workload: str
+    num_arms: int  # off is one
+    num_per_arm: int  # requests
+    best: str
+    pick: str
+    decision: str
+    speedups: Mapping[str, Ratio]  # of the sweep; geometric means
+    medians: Mapping[str, Ratio]
+    lead: Ratio | None  # the pick over the best in the sweep; None: they are the same
+    confirmed: Ratio | None  # on fresh prompts
+    predicted: Mapping[str, float]
+    profiled: tuple[str, ...]  # arms that the predictions were made from
+    budget_s: float
+    tune_s: float
+    sweep_s: float
+    num_tune: int  # requests
+    num_sweep: int
+    failed: Mapping[str, str]
+    num_unfit: int  # blocks that are left out: the client was not fit to measure
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """Arm → predicted / measured - 1."""
+        both = self.predicted.keys() & self.speedups.keys()
+        return {name: self.predicted[name] / self.speedups[name].estimate - 1 for name in both}
+
+
+def workload_of(text: str) -> Workload:
+    try:
+        categories, temperature, concurrency = text.split(":")
+        return Workload(text, tuple(categories.split("+")), temperature, int(concurrency))
+    except ValueError:
+        raise OptionError(f"--workload {text!r}: write e.g. chat+qa:0.7:1") from None
+
+
+def tuning_of(workload: Workload, args: argparse.Namespace, budget_s: float) -> Tuning:
+    """As the command would have it."""
+    block = max(4, workload.concurrency)
+    flags = ["--target", args.target, "--k", args.k, "--temperature", workload.temperature,
+             "--concurrency", str(workload.concurrency), "--max-tokens", str(args.tokens),
+             "--draft-quantization", args.draft_quantization, "--budget", f"{budget_s:.1f}s",
+             "--seed", str(args.seed), "--block", str(block)]  # fmt: skip
+    flags += [word for each in workload.categories for word in ("--category", each)]
+    flags += [word for each in args.draft or () for word in ("--draft", each)]
+    for flag, value in (("--methods", args.methods), ("--threads", args.threads)):
+        flags += [] if value is None else [flag, str(value)]
+    parser = argparse.ArgumentParser()
+    add_parser(parser.add_subparsers())
+    asked = parser.parse_args(["tune", *flags])
+    fill(asked, TUNE, None, "tune")
+    return settings_of(asked)
+
+
+def requests_for(part: str, workload: Workload, args: argparse.Namespace, count: int) -> Blocks:
+    seed = args.seed + _SEEDS[part]
+    prompts = choose_prompts("built-in", categories=workload.categories, seed=seed)
+    return make_blocks(prompts, size=workload.block, count=count, seed=seed,
+                       mix=parse_mix(workload.temperature), max_tokens=args.tokens)  # fmt: skip
+
+
+def engines(tuning: Tuning, blocks: Mapping[str, Blocks], logs: Path) -> Lab:
+    longest = max(arm.k for arm in tuning.search.arms)
+    return Lab(tuning.backend, tuning.serving, blocks, longest=longest, logs=logs)
+
+
+# ---------------------------------------------------------------- measuring
+
+
+def run_tune(tuning: Tuning, folder: Path) -> tuple[Results, tuple[str, ...]]:
+    with (
+        Journal(folder / "journal.jsonl", tuning.header) as journal,
+        engines(tuning, tuning.blocks, folder / "logs") as lab,
+    ):
+        finished = search(tuning.search, journal, without_start(lab))
+        results = make_results(tuning.given, tuning.search, finished, journal)
+        return results, finished[0].standing.calibrated
+
+
+def run_workload(workload: Workload, args: argparse.Namespace) -> Found:
+    folder = Path(args.out) / "".join(c if c.isalnum() or c in "+." else "-" for c in workload.name)
+    part, confirm = (Part(workload.concurrency, part=each) for each in (SWEEP, CONFIRM))
+    tuning = tuning_of(workload, args, 1.0)
+    arms = (OFF, *tuning.search.arms)
+    num_blocks, confirming = (workload.num_blocks(n) for n in (args.requests, args.confirm))
+    header = {"arms": [name_of(arm) for arm in arms], "blocks": num_blocks, **tuning.header}
+    blocks = {
+        SWEEP: requests_for(SWEEP, workload, args, num_blocks),
+        CONFIRM: requests_for(CONFIRM, workload, args, confirming),
+    }
+    say(f"{workload.name}: {len(arms)} arms, {num_blocks * workload.block} requests each")
+    with Journal(folder / "sweep.jsonl", header) as journal:
+        with engines(tuning, blocks, folder / "logs") as lab:
+            measure_all(part, arms, num_blocks, lab, journal)
+        speedups = {name_of(arm): ratio for arm in arms
+                    if (ratio := geometric(journal, SWEEP, OFF, arm)) is not None}  # fmt: skip
+        if name_of(OFF) not in speedups:
+            raise OptionError(f"{workload.name}: off was not measured; see {folder}")
+        sweep_s = journal.elapsed_s(SWEEP)
+        budget_s = args.budget or sweep_s * FEW
+        say(f"  tune, with {budget_s:.0f} s")
+        results, profiled = run_tune(tuning_of(workload, args, budget_s), folder / "tune")
+        load = results.loads[0]
+        decision = "no verdict" if load.verdict is None else load.verdict["decision"]
+        pick = load.best if load.best is not None and decision != DONT_SHIP else name_of(OFF)
+        if pick not in speedups:
+            raise OptionError(f"{workload.name}: {pick} was not measured in the sweep")
+        best = max(speedups, key=lambda name: speedups[name].estimate)
+        named = {name_of(arm): arm for arm in arms}
+        confirmed = None
+        if args.confirm and pick != best:
+            with engines(tuning, blocks, folder / "logs") as lab:
+                measure_all(confirm, (named[best], named[pick]), confirming, lab, journal)
+            confirmed = geometric(journal, CONFIRM, named[best], named[pick])
+        off = records_of(journal, SWEEP, OFF)
+        medians = {
+            name: ratio_of("e2e", off, records_of(journal, SWEEP, named[name]), level=0.95)
+            for name in speedups
+        }
+        return Found(
+            workload=workload.name,
+            num_arms=len(arms),
+            num_per_arm=num_blocks * workload.block,
+            best=best,
+            pick=pick,
+            decision=decision,
+            speedups=speedups,
+            medians={name: each for name, each in medians.items() if each is not None},
+            lead=None if pick == best else geometric(journal, SWEEP, named[best], named[pick]),
+            confirmed=confirmed,
+            predicted={arm.name: arm.predicted for arm in load.arms if arm.predicted is not None},
+            profiled=profiled,
+            budget_s=budget_s,
+            tune_s=results.duration_s,
+            sweep_s=sweep_s,
+            num_tune=results.num_requests,
+            num_sweep=sum(len(each.records) for each in journal.blocks.values()
+                          if each.load == SWEEP),
+            failed={name: each.reason for (_, name), each in journal.failures.items()},
+            num_unfit=sum(bool(each.problems) for each in journal.blocks.values()),
+        )  # fmt: skip
+
+
+# ---------------------------------------------------------------- what it says
+
+
+def report(found: Found) -> str:
+    rows = [("arm", "sweep over off", "median", "n", "predicted", "off by")]
+    errors = found.errors
+    for name in sorted(found.speedups, key=lambda each: -found.speedups[each].estimate):
+        ratio, middle = found.speedups[name], found.medians.get(name)
+        predicted = found.predicted.get(name)
+        rows.append((
+            f"{name}{' *' if name == found.pick else ''}",
+            ratio_text(ratio),
+            "" if middle is None else f"{middle.estimate:.2f}x",
+            str(ratio.num_pairs),
+            "" if predicted is None else f"{predicted:.2f}x",
+            "" if name not in errors else f"{100 * errors[name]:+.0f} %",
+        ))  # fmt: skip
+    best, picked = found.speedups[found.best], found.speedups[found.pick]
+    lines = [f"{found.workload} · {found.num_arms} arms · {found.num_per_arm} requests each",
+             aligned(rows), "* tune's pick"]  # fmt: skip
+    lines += [f"failed: {name}: {reason}" for name, reason in found.failed.items()]
+    if found.num_unfit:
+        lines.append(f"{found.num_unfit} blocks are left out: the client was not fit to measure")
+    lines.append(f"best of the sweep: {found.best} {ratio_text(best)}")
+    lines.append(f"tune: {found.pick} {ratio_text(picked)} in the sweep · {found.decision} · "
+                 f"{found.tune_s:.0f} s of {found.budget_s:.0f} s")  # fmt: skip
+    lines.append(f"pick by best: {_lead_text(found.lead)}")
+    if found.confirmed is not None:
+        lines.append(f"  measured again: {_lead_text(found.confirmed)}")
+    lines.append(f"requests: tune {found.num_tune}, sweep {found.num_sweep}: "
+                 f"{found.num_tune / found.num_sweep:.2f}")  # fmt: skip
+    lines.append(f"predictions within 15 %: {_within(errors.values())}; without the arms they were "
+                 f"made from {_within(_unprofiled(found))}")  # fmt: skip
+    worst = sorted(errors, key=lambda each: -abs(errors[each]))[:3]
+    lines.append("  farthest off: " + ", ".join(f"{each} {100 * errors[each]:+.0f} %"
+                                                for each in worst))  # fmt: skip
+    return "\n".join(lines)
+
+
+def _lead_text(lead: Ratio | None) -> str:
+    if lead is None:
+        return "1, they are the same"
+    interval = "" if lead.low is None else f" [{lead.low:.3f}, {lead.high:.3f}]"
+    return f"{lead.estimate:.3f}{interval}, n={lead.num_pairs} in {lead.num_blocks} blocks"
+
+
+def _unprofiled(found: Found) -> list[float]:
+    return [each for name, each in found.errors.items() if name not in found.profiled]
+
+
+def _within(errors: Sequence[float] | Any) -> str:
+    all_of = [abs(each) for each in errors]
+    if not all_of:
+        return "none to judge"
+    num = sum(each <= CLOSE for each in all_of)
+    middle = 100 * percentile(all_of, 0.5)
+    return f"{num} of {len(all_of)} ({100 * num / len(all_of):.0f} %, the middle {middle:.1f} %)"
+
+
+def summary(all_found: Sequence[Found]) -> str:
+    near = [each.lead is None or each.lead.estimate >= 1 - NEAR for each in all_found]
+    fresh = [each.confirmed.estimate >= 1 - NEAR if each.confirmed is not None else ok
+             for each, ok in zip(all_found, near, strict=True)]  # fmt: skip
+    few = [each.num_tune <= FEW * each.num_sweep for each in all_found]
+    total = len(all_found)
+    is_confirmed = any(each.confirmed is not None for each in all_found)
+    again = f" ({sum(fresh)} of {total} measured again)" if is_confirmed else ""
+    return "\n".join((
+        f"pick within 3 % of the best of the sweep: {sum(near)} of {total} workloads{again}",
+        f"at most a third of its requests: {sum(few)} of {total} workloads",
+        "predictions within 15 %: "
+        f"{_within([error for each in all_found for error in each.errors.values()])}",
+    ))  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--workload", action="append", help=f"default: {', '.join(WORKLOADS)}")
+    parser.add_argument("--target", default="smollm2-135m")
+    parser.add_argument("--draft", action="append")
+    parser.add_argument("--methods", help="default: all")
+    parser.add_argument("--k", default="2,3,4,6,8")
+    parser.add_argument("--draft-quantization", default="none,int8")
+    parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--requests", type=int, default=12, help="of each arm in the sweep")
+    parser.add_argument(
+        "--confirm", type=int, default=20, help="of the pick and the best, again; 0: none"
+    )
+    parser.add_argument("--budget", type=float, help="of tune, in seconds")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", default="out/tune")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--json", metavar="FILE")
+    args = parser.parse_args()
+    workloads = [workload_of(each) for each in args.workload or WORKLOADS]
+    if any(Path(args.out).rglob("*.jsonl")) and not args.resume:
+        raise OptionError(f"{args.out} holds a run; give --resume to go on, or another --out")
+    hardware = machine()
+    print(" · ".join(f"{key} {value}" for key, value in hardware.items()), flush=True)
+    found = []
+    for workload in workloads:
+        found.append(run_workload(workload, args))
+        print(f"\n{report(found[-1])}", flush=True)
+        if args.json:
+            runs = [{**asdict(each), "errors": each.errors} for each in found]
+            write_json(Path(args.json), {"machine": hardware, "settings": vars(args),
+                                         "workloads": runs})  # fmt: skip
+    print(f"\n{summary(found)}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except OutdraftError as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit("interrupted; go on with --resume")
