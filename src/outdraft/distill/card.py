@@ -9,7 +9,8 @@ _COMMANDS = {"model": "--method draft_model", "head": "--method eagle"}
 
 
 def model_card(report: Mapping[str, Any]) -> str:
-    """`report`: the contents of distill.json."""
+    """`report`: the contents of distill.json. `remarks` there, put in by hand, are lines on what
+    else was done in training."""
     target, kind = report["target"], report["kind"]
     licence = target.get("licence")
     lines = [
@@ -58,7 +59,8 @@ def _training(report: Mapping[str, Any]) -> list[str]:
         f"{course['step']:,} steps over {course['tokens']:,} tokens in {course['seconds']:.0f} s "
         f"on {report['device']}, in the end at a loss of {course['loss']:.3f}. Distillation from "
         "the target's likeliest tokens"
-        + ("; unrolled over the head's own predictions." if report["kind"] == "head" else ".")
+        + ("; unrolled over the head's own predictions." if report["kind"] == "head" else "."),
+        *report.get("remarks", []),
     ]
 
 
