@@ -6,14 +6,14 @@
 
 A workload is categories:temperature:concurrency. For each one on outdraft's own engine:
 
-- the sweep: every arm that tune considers, and off, over the same prompts, block by block in a new
-  order each time. A speedup is the geometric mean over the requests of off's time by the arm's,
-  from end to end; its interval takes blocks as the units;
-- tune with the code of the command, its own engines, its own draw of the prompts, and a third of
-  the sweep's time as its budget (or --budget); the time that engines take to start counts in
-  neither. Its pick is the arm it calls the best, or off where it says DON'T SHIP;
-- the best of the sweep beside tune's pick, where they differ, once more with a third draw: the
-  best of many arms was partly lucky in the sweep, and here it is not.
+- the sweep: every arm that tune considers, and off, over the blocks of requests that tune draws,
+  in a new order each time. A speedup is the geometric mean over the requests of off's time by the
+  arm's, from end to end; its interval takes blocks as the units;
+- tune with the code of the command, its own engines, and a third of the sweep's time as its budget
+  (or --budget); the time that engines take to start counts in neither. It sees the first of the
+  same requests. Its pick is the arm it calls the best, or off where it says DON'T SHIP;
+- the best of the sweep beside tune's pick, where they differ, once more: the best of many arms was
+  partly lucky in the sweep, and here it is not.
 
 Requests are those that were measured; each engine's first one, which proves that it speculates, is
 not among them, neither in tune nor in the sweep. Everything measured is in journals under --out.
@@ -34,7 +34,7 @@ from outdraft.cli.tune import add_parser
 from outdraft.cli.tune_settings import TUNE, Tuning, settings_of
 from outdraft.decide.verdict import DONT_SHIP
 from outdraft.errors import OptionError, OutdraftError
-from outdraft.measure.blocks import Blocks, make_blocks
+from outdraft.measure.blocks import Blocks
 from outdraft.measure.evidence import ratio_of
 from outdraft.report.tables import aligned
 from outdraft.report.tune_table import ratio_text
@@ -47,13 +47,10 @@ from outdraft.tune.lab import Lab
 from outdraft.tune.results import Results
 from outdraft.tune.session import search
 from outdraft.whole_file import write_json
-from outdraft.workload.sets import choose_prompts
-from outdraft.workload.temperatures import parse_mix
 from tune_sweep import CONFIRM, SWEEP, Part, geometric, measure_all, records_of, say, without_start
 
 WORKLOADS = ("code:0:1", "chat+qa:0.7:1", "summarization+extraction:0:4")
 NEAR, FEW, CLOSE = 0.03, 1 / 3, 0.15  # of the best; of the requests; of what was measured
-_SEEDS = {SWEEP: 1000, CONFIRM: 2000}  # beside tune's own: other draws of prompts
 
 
 @dataclass(frozen=True)
@@ -65,8 +62,8 @@ class Workload:
 
     @property
     def block(self) -> int:
-        """Requests of one arm in a row: two at least, and every slot busy."""
-        return max(2, self.concurrency)
+        """Requests of one arm in a row: every slot is busy."""
+        return max(4, self.concurrency)
 
     def num_blocks(self, num_requests: int) -> int:
         """For so many requests an arm, or as many as an interval needs."""
@@ -86,7 +83,7 @@ class Found:
     speedups: Mapping[str, Ratio]  # of the sweep; geometric means
     medians: Mapping[str, Ratio]
     lead: Ratio | None  # the pick over the best in the sweep; None: they are the same
-    confirmed: Ratio | None  # on fresh prompts
+    confirmed: Ratio | None  # measured again
     predicted: Mapping[str, float]
     profiled: tuple[str, ...]  # arms that the predictions were made from
     budget_s: float
@@ -114,11 +111,10 @@ def workload_of(text: str) -> Workload:
 
 def tuning_of(workload: Workload, args: argparse.Namespace, budget_s: float) -> Tuning:
     """As the command would have it."""
-    block = max(4, workload.concurrency)
     flags = ["--target", args.target, "--k", args.k, "--temperature", workload.temperature,
              "--concurrency", str(workload.concurrency), "--max-tokens", str(args.tokens),
              "--draft-quantization", args.draft_quantization, "--budget", f"{budget_s:.1f}s",
-             "--seed", str(args.seed), "--block", str(block)]  # fmt: skip
+             "--seed", str(args.seed), "--block", str(workload.block)]  # fmt: skip
     flags += [word for each in workload.categories for word in ("--category", each)]
     flags += [word for each in args.draft or () for word in ("--draft", each)]
     for flag, value in (("--methods", args.methods), ("--threads", args.threads)):
@@ -128,13 +124,6 @@ def tuning_of(workload: Workload, args: argparse.Namespace, budget_s: float) -> 
     asked = parser.parse_args(["tune", *flags])
     fill(asked, TUNE, None, "tune")
     return settings_of(asked)
-
-
-def requests_for(part: str, workload: Workload, args: argparse.Namespace, count: int) -> Blocks:
-    seed = args.seed + _SEEDS[part]
-    prompts = choose_prompts("built-in", categories=workload.categories, seed=seed)
-    return make_blocks(prompts, size=workload.block, count=count, seed=seed,
-                       mix=parse_mix(workload.temperature), max_tokens=args.tokens)  # fmt: skip
 
 
 def engines(tuning: Tuning, blocks: Mapping[str, Blocks], logs: Path) -> Lab:
@@ -162,10 +151,8 @@ def run_workload(workload: Workload, args: argparse.Namespace) -> Found:
     arms = (OFF, *tuning.search.arms)
     num_blocks, confirming = (workload.num_blocks(n) for n in (args.requests, args.confirm))
     header = {"arms": [name_of(arm) for arm in arms], "blocks": num_blocks, **tuning.header}
-    blocks = {
-        SWEEP: requests_for(SWEEP, workload, args, num_blocks),
-        CONFIRM: requests_for(CONFIRM, workload, args, confirming),
-    }
+    requests = tuning.blocks[tuning.search.loads[0].name]
+    blocks = {SWEEP: requests, CONFIRM: requests}
     say(f"{workload.name}: {len(arms)} arms, {num_blocks * workload.block} requests each")
     with Journal(folder / "sweep.jsonl", header) as journal:
         with engines(tuning, blocks, folder / "logs") as lab:
@@ -300,12 +287,12 @@ def main() -> None:
     parser.add_argument("--target", default="smollm2-135m")
     parser.add_argument("--draft", action="append")
     parser.add_argument("--methods", help="default: all")
-    parser.add_argument("--k", default="2,3,4,6,8")
+    parser.add_argument("--k", default="2,4,6")
     parser.add_argument("--draft-quantization", default="none,int8")
     parser.add_argument("--tokens", type=int, default=48)
-    parser.add_argument("--requests", type=int, default=12, help="of each arm in the sweep")
+    parser.add_argument("--requests", type=int, default=24, help="of each arm in the sweep")
     parser.add_argument(
-        "--confirm", type=int, default=20, help="of the pick and the best, again; 0: none"
+        "--confirm", type=int, default=24, help="of the pick and the best, again; 0: none"
     )
     parser.add_argument("--budget", type=float, help="of tune, in seconds")
     parser.add_argument("--threads", type=int)

@@ -22,15 +22,17 @@ SHIPPED, HEAD = "smollm2-135m-draft", "smollm2-135m-eagle"
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_engines_of_folders(engine: str) -> None:
     assert needs_folder(engine, SHIPPED)
+    assert needs_folder(engine, HEAD), "it is in blocks"
     assert needs_folder(engine, "/m/d.gguf")
     assert needs_folder(engine, "org/name:d.Q8_0.gguf")
-    for draft in (HEAD, "org/name", "./folder", None):
+    for draft in ("org/name", "./folder", None):
         assert not needs_folder(engine, draft)
 
 
 def test_others_take_files_as_they_are() -> None:
     assert not needs_folder("llamacpp", SHIPPED)
     assert not needs_folder("outdraft", SHIPPED)
+    assert not needs_folder("outdraft", HEAD)
 
 
 def test_the_file_for_llamacpp(tmp_path: Path) -> None:
@@ -53,11 +55,15 @@ def test_llamacpp_is_not_given_a_head_that_it_cannot_load() -> None:
 def test_heads_that_sglang_computes_otherwise(tmp_path: Path) -> None:
     serving = Serving("org/t")
     head = Speculation("eagle", draft=HEAD, k=4)
-    with pytest.raises(OptionError, match="norm_before_residual"):
-        engine_config("sglang", head, serving, version="0.5.23")
-    assert engine_config("vllm", head, serving, version="0.32.0").flags
+    for engine, version in (("sglang", "0.5.23"), ("vllm", "0.32.0")):
+        with pytest.raises(OptionError, match="outdraft export smollm2-135m-eagle --out DIR"):
+            engine_config(engine, head, serving, version=version)
     target = tiny_model(tmp_path / "target", "llama", layers=3)
     nested = tiny_head(tmp_path / "nested", target, fitted=False)
+    assert engine_config("vllm", replace(head, draft=str(nested)), serving, version="0.32.0").flags
+    normed = tiny_head(tmp_path / "normed", target, fitted=False, norm_before_residual=True)
+    with pytest.raises(OptionError, match="norm_before_residual"):
+        engine_config("sglang", replace(head, draft=str(normed)), serving, version="0.5.23")
     with pytest.raises(OptionError, match="layout of speculators"):
         engine_config("sglang", replace(head, draft=str(nested)), serving, version="0.5.23")
     flat = tiny_head(tmp_path / "flat", target, fitted=False, layout="original")

@@ -10,7 +10,6 @@ import pytest
 from outdraft.backends.backend import Serving
 from outdraft.backends.process import start
 from outdraft.backends.vllm import Vllm
-from outdraft.catalog.entries import SHIPPED_DRAFTS
 from outdraft.distill.export import export_draft
 from outdraft.speculation import Speculation
 from tests.engines.acceptance import NEAR, accepted, accepted_by_ours
@@ -53,7 +52,8 @@ def test_the_exported_draft_model(tmp_path: Path) -> None:
     check(Speculation("draft_model", k=K, draft=str(folder)), tmp_path / "log")
 
 
-def test_the_shipped_head_as_it_is(tmp_path: Path) -> None:
-    """Its matrices are stored in float8, and vLLM computes with them in the target's type."""
-    head = str(SHIPPED_DRAFTS["smollm2-135m-eagle"].path)
-    check(Speculation("eagle", k=K, draft=head), tmp_path / "log")
+def test_the_exported_head(tmp_path: Path) -> None:
+    """In float8: vLLM computes with it in the target's type."""
+    folder = tmp_path / "head"
+    export_draft("smollm2-135m-eagle", folder, "float8")
+    check(Speculation("eagle", k=K, draft=str(folder)), tmp_path / "log")

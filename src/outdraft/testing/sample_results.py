@@ -314,6 +314,8 @@ def _acceptance(proposer: _Proposer) -> AcceptanceResult:
         by_category=categories,
         by_temperature={band: sum(each) / _MOST_K for band, each in rates.items()},
         num_requests=96,
+        num_by_category=dict.fromkeys(categories, 12),
+        num_by_temperature={band: round(96 * part) for band, (part, _) in _BANDS.items()},
         share_drafted={"ngram": 0.41, "suffix": 0.63}.get(proposer.method),
     )
 

@@ -155,6 +155,23 @@ def test_learns_what_earlier_requests_wrote() -> None:
     assert drafted(proposer, new) == EARLIER[9:17]
 
 
+def test_draft_lengths_of_their_own_remember_apart() -> None:
+    proposer = SuffixProposer(max_states=400)
+
+    def asking(number: int, k: int | None, tokens: Text) -> Sequence:
+        one = sequence(number, tokens)
+        one.max_draft_tokens = k
+        return one
+
+    proposer.release(asking(0, 4, [1, *EARLIER]))
+    assert drafted(proposer, asking(1, 4, [5, 103, 104]), 2) == [105, 106]
+    assert drafted(proposer, asking(2, 6, [5, 103, 104]), 2) == []
+    assert drafted(proposer, asking(3, None, [5, 103, 104]), 2) == []
+    for number in range(10, 40):  # they share one room: the fullest is halved
+        proposer.release(asking(number, 6, [1, *range(30 * number, 30 * number + 30)]))
+    assert drafted(proposer, asking(4, 4, [5, 103, 104]), 2) == [105, 106]
+
+
 def test_prompts_are_not_learned() -> None:
     proposer = SuffixProposer()
     proposer.release(sequence(0, [*EARLIER, 1], num_prompt=len(EARLIER)))

@@ -3,6 +3,9 @@
 A suffix automaton finds, in constant time per token, the longest ending of the text that
 occurred before, in the text itself or in what earlier requests wrote. From there the most
 frequent continuation is followed while its probability, by those counts, stays high enough.
+
+Requests that ask for a draft length of their own remember apart from others: who compares draft
+lengths sends the same prompts with each, and one must not copy the answers of another.
 """
 
 from __future__ import annotations
@@ -130,6 +133,38 @@ class _Reading:
     generation: int = 0  # of the earlier texts, when `shared` was found
 
 
+@dataclass(slots=True)
+class _Memory:
+    """What earlier requests wrote."""
+
+    automaton: SuffixAutomaton = field(default_factory=SuffixAutomaton)
+    texts: deque[list[int]] = field(default_factory=deque)
+    generation: int = 0  # places in an automaton of an earlier generation mean nothing
+
+    def add(self, text: list[int]) -> None:
+        self.texts.append(text)
+        self._feed(text)
+
+    def keep(self, num_texts: int) -> None:
+        """Only the newest so many."""
+        while len(self.texts) > num_texts:
+            self.texts.popleft()
+        self.automaton = SuffixAutomaton()
+        for text in self.texts:
+            self._feed(text)
+        self.generation += 1
+
+    def walk(self, place: tuple[int, int], tokens: Iterable[int]) -> tuple[int, int]:
+        for token in tokens:
+            place = self.automaton.advance(*place, token)
+        return place
+
+    def _feed(self, text: list[int]) -> None:
+        for token in text:
+            self.automaton.extend(token)
+        self.automaton.end_text()
+
+
 class SuffixProposer:
     def __init__(
         self,
@@ -144,9 +179,7 @@ class SuffixProposer:
         self._min_match = min_match
         self._max_states = max_states
         self._readings: dict[int, _Reading] = {}
-        self._earlier = SuffixAutomaton()
-        self._texts: deque[list[int]] = deque()
-        self._generation = 0
+        self._memories: dict[int | None, _Memory] = {}  # by the requests' own draft length
 
     def propose(self, asks: Seq[Ask]) -> list[Draft]:
         return [Draft(self._draft(ask.sequence, ask.k)) for ask in asks]
@@ -154,58 +187,44 @@ class SuffixProposer:
     def release(self, sequence: Sequence) -> None:
         self._readings.pop(sequence.id, None)
         if sequence.num_output_tokens > self._min_match:
-            self._remember(sequence.output)
+            self._memory(sequence).add(sequence.output)
+            self._make_room()
 
     def forget(self) -> None:
-        self._texts.clear()
-        self._learn_anew()
+        for memory in self._memories.values():
+            memory.keep(0)
 
     def _draft(self, sequence: Sequence, k: int) -> list[int]:
         reading = self._readings.setdefault(sequence.id, _Reading())
-        self._read(reading, sequence.tokens)
+        memory = self._memory(sequence)
+        self._read(reading, memory, sequence.tokens)
         own_state, own_length = reading.own.ending()
         state, length = reading.shared
         if own_length >= length:
             source, state, length = reading.own, own_state, own_length
         else:
-            source = self._earlier
+            source = memory.automaton
         if length < self._min_match:
             return []
         limit = min(k, round(length * self._tokens_per_match))
         return source.continuation(state, limit, self._min_probability)
 
-    def _read(self, reading: _Reading, tokens: list[int]) -> None:
-        if reading.generation != self._generation:
-            reading.shared = self._walk((_ROOT, 0), tokens[-64 : reading.num_read])
-            reading.generation = self._generation
+    def _memory(self, sequence: Sequence) -> _Memory:
+        return self._memories.setdefault(sequence.max_draft_tokens, _Memory())
+
+    def _read(self, reading: _Reading, memory: _Memory, tokens: list[int]) -> None:
+        if reading.generation != memory.generation:
+            reading.shared = memory.walk((_ROOT, 0), tokens[-64 : reading.num_read])
+            reading.generation = memory.generation
         new = tokens[reading.num_read :]
         for token in new:
             reading.own.extend(token)
-        reading.shared = self._walk(reading.shared, new)
+        reading.shared = memory.walk(reading.shared, new)
         reading.num_read = len(tokens)
 
-    def _walk(self, place: tuple[int, int], tokens: Iterable[int]) -> tuple[int, int]:
-        for token in tokens:
-            place = self._earlier.advance(*place, token)
-        return place
-
-    def _remember(self, text: list[int]) -> None:
-        self._texts.append(text)
-        self._feed(text)
-        while len(self._earlier) > self._max_states:
-            # The older half is forgotten: what people ask for now is like what they just asked.
-            for _ in range((len(self._texts) + 1) // 2):
-                self._texts.popleft()
-            self._learn_anew()
-
-    def _learn_anew(self) -> None:
-        """From the texts still kept. Places in the old automaton mean nothing in the new one."""
-        self._earlier = SuffixAutomaton()
-        for kept in self._texts:
-            self._feed(kept)
-        self._generation += 1
-
-    def _feed(self, text: list[int]) -> None:
-        for token in text:
-            self._earlier.extend(token)
-        self._earlier.end_text()
+    def _make_room(self) -> None:
+        """The older half of the largest memory goes: what people ask for now is like what they
+        just asked."""
+        while sum(len(each.automaton) for each in self._memories.values()) > self._max_states:
+            largest = max(self._memories.values(), key=lambda each: len(each.automaton))
+            largest.keep(len(largest.texts) // 2)
