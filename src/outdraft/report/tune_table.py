@@ -6,10 +6,22 @@ from collections.abc import Sequence
 
 from outdraft.report.tables import aligned
 from outdraft.stats import Ratio
-from outdraft.tune.results import BASELINE, ArmResult, LoadResult, Results, ScheduleResult
+from outdraft.tune.results import (
+    BASELINE,
+    BEST,
+    DROPPED,
+    FAILED,
+    PREDICTED,
+    RACED,
+    ArmResult,
+    LoadResult,
+    Results,
+    ScheduleResult,
+)
 from outdraft.tune.routing import routing_of
 
 _SHOWN = 10  # arms of a load; the rest is in the report
+_ORDER = (BASELINE, BEST, RACED, DROPPED, PREDICTED, FAILED)  # of states in a table
 
 
 def tune_table(results: Results) -> str:
@@ -102,9 +114,11 @@ def _row(arm: ArmResult) -> tuple[str, ...]:
     )
 
 
-def _order(arm: ArmResult) -> tuple[bool, float]:
-    worth = arm.measured.estimate if arm.measured is not None else arm.predicted
-    return arm.state != BASELINE, -(worth or 0.0)
+def _order(arm: ArmResult) -> tuple[int, float]:
+    """What was raced first: predictions of arms that nobody measured are often above all others."""
+    is_known = arm.measured is not None and arm.state != PREDICTED
+    worth = arm.measured.estimate if arm.measured is not None and is_known else arm.predicted
+    return _ORDER.index(arm.state), -(worth or 0.0)
 
 
 def _with_last_to_the_left(rows: Sequence[tuple[str, ...]]) -> str:
