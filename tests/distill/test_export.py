@@ -13,6 +13,7 @@ from torch import Tensor
 from outdraft.catalog import resolve
 from outdraft.distill.export import export_draft
 from outdraft.distill.saving import model_config
+from outdraft.distill.storage import STORAGES
 from outdraft.engine.loading import load_model
 from outdraft.engine.models.weights import SafetensorsWeights
 from outdraft.engine.runner import Run
@@ -20,7 +21,6 @@ from outdraft.engine.tokenizer import first_difference, load_tokenizer
 from outdraft.errors import ModelError, OptionError
 from outdraft.modelspec import ModelSpec, RopeScaling, read_modelspec
 from outdraft.modelspec.head import is_packed, read_head
-from outdraft.modelspec.packed import STORAGES
 from outdraft.testing.tiny_gguf import GGUF_FAMILIES
 from outdraft.testing.tiny_heads import tiny_head
 from outdraft.testing.tiny_models import tiny_gguf, tiny_model

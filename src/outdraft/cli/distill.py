@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import Option, add_options
+from outdraft.distill.storage import STORAGES
 from outdraft.errors import OptionError, unknown_choice
-from outdraft.modelspec.packed import STORAGES
 
 if TYPE_CHECKING:
     from outdraft.distill.clock import Tell

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from outdraft.cli.options import Option, add_options
+from outdraft.distill.storage import STORAGES
 from outdraft.errors import OptionError, unknown_choice
-from outdraft.modelspec.packed import STORAGES
 
 _EXAMPLES = """\
 examples:

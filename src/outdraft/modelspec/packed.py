@@ -8,10 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-# How a head's matrices are stored. float8 halves the file: a logit is a sum over hundreds of
-# weights, so their 3 bits of fraction hardly show in it, and every engine makes them wider again.
-# blocks, of this file, are smaller still.
-STORAGES = ("bfloat16", "float8", "blocks")
 _BLOCK = 32
 _BLOCK_BYTES = {"q8_0": 34, "q5_0": 22, "q4_0": 18}
 TYPES = tuple(_BLOCK_BYTES)
