@@ -182,8 +182,8 @@ def test_devices() -> None:
         flags_of(replace(HEAD, draft_tensor_parallel_size=1), two)
 
 
-def environment(device: str, adaptive_path: str | None = None, **changes: Any) -> dict[str, str]:
-    backend = Sglang(replace(NEWEST, device=device), adaptive_path=adaptive_path)
+def environment(device: str, *, writes_dumps: bool = False, **changes: Any) -> dict[str, str]:
+    backend = Sglang(replace(NEWEST, device=device), writes_dumps=writes_dumps)
     return dict(backend.launch(replace(TARGET, **changes), OFF, 1).env)
 
 
@@ -200,7 +200,7 @@ def test_a_trial_does_not_wait_for_dumps_and_a_users_own_start_does() -> None:
         "SGLANG_PYSPY_DUMP_BEFORE_CRASH": "0",
         "SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "0",
     }
-    assert environment("cuda", adaptive_path="a.json") == {}
+    assert environment("cuda", writes_dumps=True) == {}
 
 
 def warnings(speculation: Speculation, traffic: Traffic, **changes: Any) -> str:

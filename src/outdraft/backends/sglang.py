@@ -26,14 +26,22 @@ _PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
 class Sglang:
     name = "sglang"
 
-    def __init__(self, found: Found | None = None, adaptive_path: str | None = None) -> None:
+    def __init__(
+        self,
+        found: Found | None = None,
+        adaptive_path: str | None = None,
+        *,
+        writes_dumps: bool = False,
+    ) -> None:
         """`found`: of a version that need not be here; None asks the installation.
 
         adaptive_path: where the schedule's file will be, for a launch that somebody else makes;
-        None writes it into the cache folder, and is for trials of our own.
+        None writes it into the cache folder. writes_dumps: whether it may take its time to describe
+        a dead scheduler; in trials of our own it ends at once.
         """
         self._found = found
         self._adaptive_path = adaptive_path
+        self._writes_dumps = writes_dumps
 
     @property
     def found(self) -> Found:
@@ -111,7 +119,7 @@ class Sglang:
             env["SGLANG_USE_CPU_ENGINE"] = "1"  # else it looks for a GPU and ends
             if serving.threads is not None:
                 env["SGLANG_CPU_OMP_THREADS_BIND"] = f"0-{serving.threads - 1}"
-        if self._adaptive_path is None:  # a trial of ours, whose end we want to know of at once
+        if not self._writes_dumps:
             env.update(dict.fromkeys(_DUMPS, "0"))
         return env
 

@@ -105,9 +105,10 @@ def take_weights(draft: SmallModel | Head, folder: Path, target: Target) -> None
     if not folder.is_dir():
         raise OptionError(f"no such folder of an earlier draft: {folder}")
     weights = SafetensorsWeights(folder)
-    state = {name: weights.get(name) for name in weights.names()}
     if isinstance(draft, Head):
         state = _grown(plain_head(weights, target.network.embedding), draft)
+    else:
+        state = {name: weights.get(name) for name in weights.names()}
     state = {name: t.float() if t.is_floating_point() else t for name, t in state.items()}
     module = draft if isinstance(draft, Head) else draft.network
     try:
@@ -133,18 +134,18 @@ def _grown(state: dict[str, Tensor], head: Head) -> dict[str, Tensor]:
     device = head.scale.device
     state = {name: tensor.to(device) for name, tensor in state.items()}
     state.pop("t2d", None)
-    shifts = state.pop("d2t", torch.zeros(len(state["lm_head.weight"]), dtype=torch.long))
+    shifts = state.pop("d2t", torch.zeros(len(state[LM_HEAD]), dtype=torch.long))
     earlier = torch.arange(len(shifts), device=device) + shifts.to(device)
     if len(earlier) == len(head.d2t):
         head.choose(earlier)  # texts may have been added since: its vocabulary stays
     else:
         rows, where = head.lm_head.weight.detach().clone(), head.to_draft[earlier]
-        learned, kept = state["lm_head.weight"].float()[where >= 0], where[where >= 0]
+        learned, kept = state[LM_HEAD].float()[where >= 0], where[where >= 0]
         # The target's rows in the units that the earlier head's have, dimension by dimension.
         started = rows[kept]
         rows *= (learned * started).sum(0) / started.square().sum(0).clamp(min=1e-9)
         rows[kept] = learned
-        state["lm_head.weight"] = rows
+        state[LM_HEAD] = rows
     mlp = head.layers[0].mlp
     for name in ("gate_proj", "up_proj", "down_proj"):
         key, mine = f"layers.0.mlp.{name}.weight", getattr(mlp, name).weight.detach().clone()

@@ -190,7 +190,7 @@ def _backend(engine: str, version: str | None, notes: list[str]) -> tuple[Backen
         return Vllm(found), found.installed.version
     if engine == "sglang":
         sglang = _sglang(version, notes)
-        return Sglang(sglang, adaptive_path=ADAPTIVE_FILE), sglang.installed.version
+        return Sglang(sglang, ADAPTIVE_FILE, writes_dumps=True), sglang.installed.version
     if version is not None:
         notes.append(f"one version of {engine} is known here; {version} is not looked at")
     if engine == "llamacpp":

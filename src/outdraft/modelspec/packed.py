@@ -1,4 +1,4 @@
-"""Matrices of a safetensors file in ggml's blocks of 32 weights: `NAME.q5_0` (uint8) holds NAME.
+"""Matrices of a safetensors file in ggml's blocks of 32 weights: `NAME.q4_0` (uint8) holds NAME.
 
 For heads that have to be small. The format has no such types, so only this project reads them;
 `outdraft export` writes them out in bfloat16 for others.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 _BLOCK = 32
-_BLOCK_BYTES = {"q8_0": 34, "q5_0": 22, "q4_0": 18}
+_BLOCK_BYTES = {"q8_0": 34, "q4_0": 18}
 TYPES = tuple(_BLOCK_BYTES)
 
 

@@ -130,7 +130,9 @@ class Results:
     duration_s: float = 0.0
     num_requests: int = 0  # measured ones, all arms and loads
     notes: tuple[str, ...] = ()
-    is_complete: bool = True  # False: the budget ended before the verdict was clear
+    is_complete: bool = (
+        True  # False: the budget ended before all was clear: a verdict, or which arm is the best
+    )
 
     @property
     def main(self) -> LoadResult | None:

@@ -33,12 +33,20 @@ def decided(*decisions: str | None) -> Results:
         ((DONT_SHIP, DONT_SHIP), "no load was found where speculation pays"),
         ((DONT_SHIP, SHIP), "wins at concurrency 4; off wins at concurrency 1."),
         ((SHIP, INCONCLUSIVE), "wins at concurrency 1. Not clear at concurrency 4."),
-        ((SHIP, None), "Nothing could be measured at concurrency 4."),
+        ((SHIP, None), "Not clear at concurrency 4."),
         ((), "No load was measured."),
     ],
 )
 def test_the_crossover_in_words(decisions: tuple[str | None, ...], said: str) -> None:
     assert said in crossover(decided(*decisions))
+
+
+def test_a_load_that_nothing_was_measured_at() -> None:
+    results = decided(SHIP, None)
+    first, last = results.loads
+    bare = replace(last, arms=tuple(replace(arm, measured=None) for arm in last.arms))
+    said = crossover(replace(results, loads=(first, bare)))
+    assert "Nothing could be measured at concurrency 4." in said
 
 
 def test_loads_in_any_order() -> None:

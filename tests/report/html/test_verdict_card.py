@@ -62,7 +62,7 @@ def test_a_part_of_the_traffic() -> None:
 def test_nothing_proven() -> None:
     told = text_of(all_inconclusive())
     assert "INCONCLUSIVE Not proven either way" in told
-    assert "The budget ended before the verdict was clear" in told
+    assert "The budget ended before all was clear" in told
     assert "about 420 more requests would make it clear" in told
 
 

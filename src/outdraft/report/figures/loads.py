@@ -87,8 +87,8 @@ def _size(load: LoadResult) -> float:
 
 
 def _outcome(row: LoadRow) -> str:
-    if row.load.verdict is None:
-        return "without"
+    if row.load.verdict is None:  # the time was over; what there is may say something
+        return "without" if row.ratio is None else "unclear"
     decision = row.load.verdict["decision"]
     return {SHIP: "wins", SHIP_FOR: "wins", DONT_SHIP: "loses"}.get(decision, "unclear")
 

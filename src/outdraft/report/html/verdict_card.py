@@ -99,7 +99,7 @@ def _under(results: Results, load: LoadResult | None) -> list[Child]:
         words.append(f", at {load.name}")
     words.append(f", judged by {objective_name(results.objective)}")
     if not results.is_complete:
-        words.append(". The budget ended before the verdict was clear")
+        words.append(". The budget ended before all was clear")
     return [*words, "."]
 
 
