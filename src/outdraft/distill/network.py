@@ -20,6 +20,8 @@ from outdraft.errors import CorruptFileError
 from outdraft.modelspec import ModelSpec, inverse_frequencies
 
 Keep = Callable[[int, Tensor, Tensor], None]  # layer, keys and values (B, kv_heads, T, head_dim)
+# queries, keys, values, places of the newest, window: see `attend.py`
+Attend = Callable[[Tensor, Tensor, Tensor, Tensor, int | None], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class Cache:
     rows: Tensor  # (B,) 0, 1, 2 …
     at: Tensor  # (B,) where the next keys and values go
     length: int = 0  # only the first so many places are looked at
+    attend: Attend | None = None  # looks at a text's own places, whatever `length` is
 
 
 class Norm(nn.Module):
@@ -102,6 +105,8 @@ class Attention(nn.Module):
         keys, values = cache.keys[self._index], cache.values[self._index]
         keys[cache.rows, :, cache.at] = k[:, :, 0].to(keys.dtype)
         values[cache.rows, :, cache.at] = v[:, :, 0].to(values.dtype)
+        if cache.attend is not None:
+            return cache.attend(q.to(keys.dtype), keys, values, cache.at, self._window)
         folded = q.reshape(b, self._kv_heads, -1, self._dim) * self._dim**-0.5
         scores = folded @ keys[:, :, :size].transpose(2, 3)  # (B, kv, heads per kv, size)
         back = cache.at[:, None] - torch.arange(size, device=q.device)  # (B, size)
@@ -225,7 +230,17 @@ class Network(nn.Module):
             return [torch.zeros(shape, dtype=dtype, device=device) for _ in layers]
 
         rows = torch.arange(num_texts, device=device)
-        return Cache(empty(), empty(), rows, torch.zeros_like(rows))
+        attend = _attention_kernel(self.spec.head_dim) if device.type == "cuda" else None
+        return Cache(empty(), empty(), rows, torch.zeros_like(rows), attend=attend)
+
+
+def _attention_kernel(head_dim: int) -> Attend | None:
+    """None where it cannot run."""
+    try:
+        from outdraft.distill.attend import attend, can_attend
+    except ImportError:  # a torch without Triton
+        return None
+    return attend if can_attend(head_dim) else None
 
 
 def load_network(

@@ -100,10 +100,9 @@ class Sampler:
                 held[row] = index
             self._fill([(row, wanted[index]) for row, index in fill])
             live_rows = [row for row, index in enumerate(held) if index is not None]
-            furthest = int(self._cache.at[live_rows].max()) + _STEPS_BETWEEN_LOOKS
-            length = -(-(furthest + 1) // _LENGTH_UNIT) * _LENGTH_UNIT
+            length = self._room if self._cache.attend else self._reach(live_rows)
             for _ in range(_STEPS_BETWEEN_LOOKS):
-                self._advance(min(length, self._room), generator)
+                self._advance(length, generator)
             is_live = self._is_live.tolist()
             for row, text in self._taken([row for row in live_rows if not is_live[row]]):
                 ended = held[row]
@@ -115,6 +114,11 @@ class Sampler:
                     waiting.append(len(wanted))
                     wanted.append(another)
         return [written[index] for index in range(len(wanted))]
+
+    def _reach(self, live_rows: Sequence[int]) -> int:
+        """As far as any text comes before the next look."""
+        furthest = int(self._cache.at[live_rows].max()) + _STEPS_BETWEEN_LOOKS
+        return min(-(-(furthest + 1) // _LENGTH_UNIT) * _LENGTH_UNIT, self._room)
 
     def _fill(self, fill: Sequence[tuple[int, Wanted]]) -> None:
         """Puts prompts into free rows; all but their last tokens are computed at once."""

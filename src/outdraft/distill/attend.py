@@ -1,0 +1,69 @@
+"""Attention of one new token over what is kept of its text, each text as long as it is.
+
+The plain form reads every text up to the longest one's end, and its scores several times. This
+kernel reads each key and value once. Only for a GPU, where Triton comes with torch: import it late.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+_BLOCK = 64  # keys at a time
+_LEAST_ROWS = 16  # of a matrix product; a kv head's queries are fewer
+
+
+def can_attend(head_dim: int) -> bool:
+    return head_dim >= _LEAST_ROWS and head_dim & (head_dim - 1) == 0
+
+
+def attend(q: Tensor, keys: Tensor, values: Tensor, at: Tensor, window: int | None) -> Tensor:
+    """q (B, heads, 1, D), keys and values (B, kv_heads, room, D) up to and with place `at` (B,)."""
+    b, heads, _, dim = q.shape
+    kv_heads, room = keys.shape[1], keys.shape[2]
+    per = heads // kv_heads
+    q = q.contiguous()
+    out = torch.empty_like(q)
+    rows = max(_LEAST_ROWS, triton.next_power_of_2(per))
+    _over_text[(b, kv_heads)](
+        q, keys, values, at, out, room, window or room, dim**-0.5, per, dim, rows, _BLOCK
+    )
+    return out
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _over_text(  # type: ignore[no-untyped-def]
+    q, keys, values, at, out, room, window, scale,
+    PER: tl.constexpr, DIM: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """One text and one kv head: the softmax is kept up while blocks of keys come by."""
+    pair = tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)
+    last = tl.load(at + tl.program_id(0)).to(tl.int32)
+    rows = tl.arange(0, ROWS)
+    dims = tl.arange(0, DIM)
+    queries = pair * PER * DIM + rows[:, None] * DIM + dims[None, :]
+    mine = tl.load(q + queries, mask=rows[:, None] < PER, other=0.0)
+    begin = tl.maximum(0, last - window + 1) // BLOCK * BLOCK
+    text = pair.to(tl.int64) * room * DIM
+    top = tl.full([ROWS], -1e30, tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    mixed = tl.zeros([ROWS, DIM], tl.float32)
+    for block in range(begin, last + 1, BLOCK):
+        places = block + tl.arange(0, BLOCK)
+        seen = (places <= last) & (places > last - window)
+        where = text + places[:, None] * DIM + dims[None, :]
+        key = tl.load(keys + where, mask=seen[:, None], other=0.0)
+        value = tl.load(values + where, mask=seen[:, None], other=0.0)
+        scores = tl.dot(mine, tl.trans(key), input_precision="ieee") * scale
+        scores = tl.where(seen[None, :], scores, -1e30)
+        higher = tl.maximum(top, tl.max(scores, 1))
+        shrink = tl.exp(top - higher)
+        weights = tl.where(seen[None, :], tl.exp(scores - higher[:, None]), 0.0)
+        total = total * shrink + tl.sum(weights, 1)
+        mixed = mixed * shrink[:, None]
+        mixed += tl.dot(weights.to(value.dtype), value, input_precision="ieee")
+        top = higher
+    mixed = mixed / total[:, None]
+    tl.store(out + queries, mixed.to(out.dtype.element_ty), mask=rows[:, None] < PER)
