@@ -3,8 +3,8 @@ from __future__ import annotations
 from outdraft.report.tune_live import rows_of, state_of
 from outdraft.speculation import OFF, Speculation
 from outdraft.tune.arm import Load
-from outdraft.tune.race import Standing
 from outdraft.tune.session import Told
+from outdraft.tune.standing import Standing
 
 TWO, THREE, FOUR = (Speculation("ngram", k=k) for k in (2, 3, 4))
 

@@ -8,7 +8,7 @@ from outdraft.speculation import Speculation
 from outdraft.tune.arm import Load
 from outdraft.tune.journal import Journal
 from outdraft.tune.outcome import acceptance_results, level_of
-from outdraft.tune.race import Standing
+from outdraft.tune.standing import Standing
 
 from .test_race import block
 

@@ -9,12 +9,12 @@ from outdraft.records import AcceptanceCounts
 from outdraft.tune.prediction import (
     Curve,
     Profile,
-    end_to_end,
-    predicted_speedup,
+    drafted_per_step,
+    num_steps_at,
+    num_tokens,
     profile_of,
     round_tokens,
     stretches,
-    tokens_per_step,
 )
 
 profiles = st.builds(
@@ -45,13 +45,14 @@ def test_shares_add_up_and_nothing_beats_its_length(profile: Profile) -> None:
     assert per_k == sorted(per_k)
     assert all(1 <= tokens <= k + 1 for k, tokens in enumerate(per_k, 1))
     for k in range(1, 7):
-        assert 1 <= tokens_per_step(profile, k) <= k + 1
+        assert 1 <= num_tokens(profile) / num_steps_at(profile, k) <= k + 1
+        assert 0 <= drafted_per_step(profile, k) <= k
 
 
-@given(profiles, st.integers(1, 6))
-def test_free_rounds_give_what_they_emit(profile: Profile, k: int) -> None:
-    curve = Curve({6: 1.0})
-    assert predicted_speedup(profile, curve, k) == pytest.approx(tokens_per_step(profile, k))
+def test_at_its_own_length_a_profile_is_what_was_counted() -> None:
+    profile = geometric(0.7, 5, rounds=1000)
+    assert num_steps_at(profile, 5) == pytest.approx(1000, rel=0.01)
+    assert drafted_per_step(profile, 5) == 5
 
 
 def test_a_profile_from_counts() -> None:
@@ -59,6 +60,10 @@ def test_a_profile_from_counts() -> None:
     counts = AcceptanceCounts(10, 20, 9, accepted_per_position=(6, 3))
     profile = profile_of(counts, 2, num_tokens=10 + 9 + 5 + 2, num_texts=2)
     assert profile == Profile(2, (4, 3, 3), 5)
+    assert num_tokens(profile) == 24
+    assert drafted_per_step(profile, 2) == pytest.approx(20 / 15)
+    short = AcceptanceCounts(10, 15, 9, accepted_per_position=(6, 3))
+    assert drafted_per_step(profile_of(short, 2, 26, 2), 2) == pytest.approx(1)  # type: ignore[arg-type]
     assert profile_of(AcceptanceCounts(0, 20, 9), 2, 50, 2) is None
     assert profile_of(AcceptanceCounts(10, 20, 9), 2, 50, 2) is None
 
@@ -67,12 +72,9 @@ def test_a_curve_goes_through_what_is_known() -> None:
     assert Curve({8: 1.8}).at(0) == 1
     assert Curve({8: 1.8}).at(4) == pytest.approx(1.4)
     assert Curve({2: 1.1, 8: 1.8}).at(5) == pytest.approx(1.45)
-    steps = {k: 1.0 if k < 4 else 1.5 for k in range(1, 9)}
-    told = Curve({8: 2.3}, steps)  # 0.1 for each draft token
+    told = Curve({8: 2.3}, lambda k: 1.0 if k < 4 else 1.5)  # 0.1 for each draft token
     assert [told.at(k) for k in (1, 3, 4, 8)] == pytest.approx([1.1, 1.3, 1.9, 2.3])
 
 
-def test_whole_requests_gain_less() -> None:
-    assert end_to_end(2.0, first_share=0.0) == 2.0
-    assert end_to_end(2.0, first_share=0.5) == pytest.approx(4 / 3)
-    assert end_to_end(2.0, first_share=1.0, first_speedup=0.9) == pytest.approx(0.9)
+def test_no_step_is_quicker_than_a_plain_one() -> None:
+    assert Curve({8: 0.7}).at(4) == 1

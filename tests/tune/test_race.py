@@ -11,8 +11,10 @@ from outdraft.speculation import OFF, Speculation
 from outdraft.stats import MIN_BLOCKS
 from outdraft.tune.arm import name_of
 from outdraft.tune.journal import Block
+from outdraft.tune.judging import judge_now
 from outdraft.tune.objective import Objective
-from outdraft.tune.race import Known, Rules, Standing, judge_now, stand
+from outdraft.tune.race import stand
+from outdraft.tune.standing import Known, Rules, Standing
 
 SEVEN, EIGHT = Speculation("ngram", k=7), Speculation("ngram", k=8)
 RULES = Rules(Objective("e2e"))

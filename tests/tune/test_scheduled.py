@@ -14,10 +14,10 @@ from outdraft.testing.sample_results import sample_results
 from outdraft.tune.arm import Load, name_of
 from outdraft.tune.journal import Block, Failure, Journal
 from outdraft.tune.objective import Objective
-from outdraft.tune.race import Rules
 from outdraft.tune.results import LoadResult, Results, results_from_json
 from outdraft.tune.scheduled import part_of, scheduled_arm, with_schedule
 from outdraft.tune.session import Search
+from outdraft.tune.standing import Rules
 
 from .planted import Planted, Truth, arms_of
 

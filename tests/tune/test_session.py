@@ -16,9 +16,9 @@ from outdraft.tune.arm import Load, name_of
 from outdraft.tune.assemble import Given, make_results
 from outdraft.tune.journal import Block, Failure, Journal
 from outdraft.tune.objective import Objective
-from outdraft.tune.race import Rules
 from outdraft.tune.results import BEST, FAILED, Results
 from outdraft.tune.session import Search, search
+from outdraft.tune.standing import Rules
 
 from .planted import Planted, Truth, arms_of
 
@@ -162,11 +162,8 @@ def test_who_takes_the_place_of_a_finalist_runs_beside_off_of_the_same_block(
     assert ("eagle head k=7", block) in order
     numbers = [number for _, number in order]
     assert numbers == sorted(numbers), "nothing goes back to earlier blocks"
-    raced = {name for name, number in order if number >= 2} - {"off"}
-    assert len(raced) == 4
-    later = next(each for each in order if each[0] in raced and each[1] >= block
-                 and (each[0], 2) not in order)  # fmt: skip
-    assert later[1] == block
+    assert all(("off", number) in order for number in numbers)
+    assert any(number >= block for name, number in order if name.endswith(("k=6", "k=8")))
 
 
 def test_a_baseline_that_fails_under_another_load_leaves_the_first_its_answer(
@@ -226,7 +223,7 @@ def test_killed_anywhere_it_ends_the_same(tmp_path: Path, seed: int, whole: Resu
     planted = Planted(TRUTHS)
     folder = tmp_path / "killed"
     for _ in range(choose.randint(1, 4)):
-        left = choose.randint(0, 12)
+        left = choose.randint(0, 7)  # fewer than there are, all together
 
         def measure(load: Load, arm: Speculation, block: int) -> Block | Failure:
             nonlocal left

@@ -93,9 +93,9 @@ def settings_of(args: argparse.Namespace) -> Tuning:
     from outdraft.tune.candidates import Can, enumerate_arms, parse_ks, thinned
     from outdraft.tune.objective import Objective
     from outdraft.tune.pruning import pruner
-    from outdraft.tune.race import Rules
     from outdraft.tune.scheduled import part_of
     from outdraft.tune.session import Search
+    from outdraft.tune.standing import Rules
     from outdraft.workload.sets import choose_prompts
     from outdraft.workload.temperatures import parse_mix
 

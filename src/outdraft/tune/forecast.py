@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import exp, fsum, log
 
-from outdraft.measure.costs import costs_of
 from outdraft.measure.evidence import ratio_of
 from outdraft.measure.summary import added
 from outdraft.records import AcceptanceCounts, Record
@@ -12,12 +12,14 @@ from outdraft.speculation import Speculation
 from outdraft.stats import percentile
 from outdraft.tune.arm import by_proposer, name_of
 from outdraft.tune.journal import Block
+from outdraft.tune.pace import Pace, common_table, mean_running, pace_of, seconds_at
 from outdraft.tune.prediction import (
     Curve,
     Profile,
     between,
-    end_to_end,
-    predicted_speedup,
+    drafted_per_step,
+    num_steps_at,
+    num_tokens,
     profile_of,
 )
 
@@ -34,32 +36,63 @@ def forecast(
     of them a point of the cost curve. Where the engine does not count rounds and places, what was
     measured is all there is.
     """
-    base = _records(off)
-    first_share = _first_share(base)
+    base = _pace(off)
+    if base is None:
+        return {}
+    stall = _stall(base, [pace for blocks in measured.values() if (pace := _pace(blocks))])
+    table = common_table([*off, *(block for blocks in measured.values() for block in blocks)])
+    verify = _verify(table, mean_running(off), base.step)
     found: dict[str, float] = {}
     for members in by_proposer(arms).values():
         known = [arm for arm in members if measured.get(name_of(arm))]
-        if not known or not base:
+        if not known:
             continue
         longest = max(known, key=lambda arm: arm.k)
         profile = _profile(longest, measured[name_of(longest)])
-        curve = _curve(known, off, measured, members)
-        if profile is None or curve is None:
-            found |= _between_measured(members, known, base, measured, objective)
+        own = _pace(measured[name_of(longest)])
+        curve = _curve(known, base, measured, verify)
+        if profile is None or own is None or curve is None:
+            found |= _between_measured(members, known, _records(off), measured, objective)
             continue
-        first = ratio_of("ttft", base, _records(measured[name_of(longest)]), level=0.95, draws=50)
+        first = (0.0, 0.0) if objective == "tpot" else (base.first, own.first)
+        texts = _texts(longest, measured[name_of(longest)]) or [profile]
         for arm in members:
-            per_token = predicted_speedup(profile, curve, arm.k)
-            found[name_of(arm)] = (
-                per_token
-                if objective == "tpot"
-                else end_to_end(
-                    per_token,
-                    first_share=first_share,
-                    first_speedup=1.0 if first is None else first.estimate,
-                )
+            found[name_of(arm)] = _typical(
+                _gain(text, curve.at(drafted_per_step(profile, arm.k)), arm.k, base, first, stall)
+                for text in texts
             )
     return found
+
+
+def _gain(
+    text: Profile, cost: float, k: int, base: Pace, first: tuple[float, float], stall: float
+) -> float:
+    """Of one text: how many times as fast, if its steps cost so many plain ones."""
+    off = first[0] + stall + num_tokens(text) * base.step
+    return off / (first[1] + stall + num_steps_at(text, k) * cost * base.step)
+
+
+def _typical(gains: Iterable[float]) -> float:
+    """Texts differ, and what is measured is the typical request: the geometric mean."""
+    logs = [log(each) for each in gains]
+    return exp(fsum(logs) / len(logs))
+
+
+def _texts(arm: Speculation, blocks: Sequence[Block]) -> list[Profile]:
+    """The profile of every text, where the answers tell."""
+    found = []
+    for each in _records(blocks):
+        if each.ok and each.acceptance is not None:
+            tokens = each.completion_tokens or 0
+            profile = profile_of(each.acceptance, arm.k, tokens, 1)
+            # A text without a draft is steps and nothing else.
+            found.append(profile or Profile(arm.k, (0,) * (arm.k + 1), max(tokens - 1, 0)))
+    return found
+
+
+def _stall(base: Pace, others: Sequence[Pace]) -> float:
+    """What a request waits for others: the same whatever the arm, so the middle of all."""
+    return max(percentile([each.stall for each in (base, *others)], 0.5), 0.0)
 
 
 def _between_measured(
@@ -71,7 +104,7 @@ def _between_measured(
 ) -> dict[str, float]:
     """In straight lines from 1 without a draft through the speedups that were measured."""
     name = "e2e" if objective == "goodput" else objective
-    points = {0: 1.0}
+    points = {0.0: 1.0}
     for arm in known:
         ratio = ratio_of(name, base, _records(measured[name_of(arm)]), level=0.95, draws=50)
         if ratio is not None:
@@ -94,37 +127,24 @@ def counts_of(blocks: Sequence[Block]) -> tuple[AcceptanceCounts, int, int]:
     return counts, sum(each.completion_tokens or 0 for each in told), len(told)
 
 
-def verify_costs(
-    step_seconds: Mapping[int, float], running: float, ks: Sequence[int]
-) -> dict[int, float] | None:
-    """Draft length → what verifying costs, in plain steps, with so many sequences running."""
-    if len(step_seconds) < 2:
+def _verify(
+    table: Mapping[int, float], running: float, plain: float
+) -> Callable[[float], float] | None:
+    """Draft tokens a sequence → what verifying them costs, in plain steps of `plain` seconds.
+
+    The engine tells what steps of some sizes take on short texts; what longer ones add to a plain
+    step they add to a longer one too.
+    """
+    if len(table) < 2:
         return None
-    plain = seconds_at(step_seconds, running)
-    return {k: seconds_at(step_seconds, running * (k + 1)) / plain for k in ks}
+    least = seconds_at(table, running)
+    return lambda drafted: 1 + (seconds_at(table, running * (1 + drafted)) - least) / plain
 
 
-def seconds_at(step_seconds: Mapping[int, float], num_tokens: float) -> float:
-    """Straight lines between the sizes that were measured; beyond them the last line goes on."""
-    sizes = sorted(step_seconds)
-    high = next((at for at, size in enumerate(sizes) if size >= num_tokens), len(sizes) - 1)
-    high = max(high, 1)
-    low = high - 1
-    slope = (step_seconds[sizes[high]] - step_seconds[sizes[low]]) / (sizes[high] - sizes[low])
-    value = step_seconds[sizes[low]] + slope * (num_tokens - sizes[low])
-    return max(value, min(step_seconds.values()))
-
-
-def mean_running(blocks: Sequence[Block]) -> float:
-    """Requests under way at a time, by Little's law: their times over the time they took."""
-    busy = spent = 0.0
-    for block in blocks:
-        done = [each for each in block.records if each.ok and not each.is_warmup]
-        if done:
-            busy += sum(each.e2e_ns or 0 for each in done)
-            start = min(each.scheduled_ns for each in done)
-            spent += max(each.last_ns or 0 for each in done) - start
-    return max(busy / spent, 1.0) if spent else 1.0
+def _pace(blocks: Sequence[Block]) -> Pace | None:
+    done = [each for each in _records(blocks) if each.ok and each.completion_tokens]
+    behind_first = sum(each.completion_tokens or 0 for each in done) - len(done)
+    return pace_of(blocks, behind_first - counts_of(blocks)[0].num_accepted_tokens)
 
 
 def _profile(arm: Speculation, blocks: Sequence[Block]) -> Profile | None:
@@ -134,38 +154,21 @@ def _profile(arm: Speculation, blocks: Sequence[Block]) -> Profile | None:
 
 def _curve(
     known: Sequence[Speculation],
-    off: Sequence[Block],
+    base: Pace,
     measured: Mapping[str, Sequence[Block]],
-    members: Sequence[Speculation],
+    verify: Callable[[float], float] | None,
 ) -> Curve | None:
     points = {}
     for arm in known:
         blocks = measured[name_of(arm)]
-        tpot = ratio_of("tpot", _records(off), _records(blocks), level=0.95, draws=50)
-        if tpot is None:
-            continue
-        costs = costs_of(*counts_of(blocks), tpot.estimate)
-        if costs is not None:
-            points[arm.k] = costs.round
-    if not points:
-        return None
-    steps = next((each.step_seconds for each in off if each.step_seconds), {})
-    verify = verify_costs(steps, mean_running(off), [arm.k for arm in members])
-    return Curve(points, verify)
+        profile, pace = _profile(arm, blocks), _pace(blocks)
+        if profile is not None and pace is not None:
+            points[drafted_per_step(profile, arm.k)] = pace.step / base.step
+    return Curve(points, verify) if points else None
 
 
 def _records(blocks: Sequence[Block]) -> list[Record]:
     return [each for block in blocks for each in block.records if not each.is_warmup]
-
-
-def _first_share(records: Sequence[Record]) -> float:
-    """Of a request's time, up to its first token; the middle request."""
-    shares = [
-        each.ttft_ns / each.e2e_ns
-        for each in records
-        if each.ok and each.ttft_ns is not None and each.e2e_ns
-    ]
-    return percentile(shares, 0.5) if shares else 0.0
 
 
 def sum_counts(counted: Sequence[AcceptanceCounts]) -> AcceptanceCounts:

@@ -14,7 +14,6 @@ from outdraft.tune.arm import Load, by_proposer, name_of, proposer_name
 from outdraft.tune.forecast import counts_of
 from outdraft.tune.journal import Block, Journal
 from outdraft.tune.objective import Objective
-from outdraft.tune.race import Standing
 from outdraft.tune.results import (
     BASELINE,
     BEST,
@@ -28,6 +27,7 @@ from outdraft.tune.results import (
     PredictionResult,
 )  # fmt: skip
 from outdraft.tune.session import Finished
+from outdraft.tune.standing import Standing
 from outdraft.workload.temperatures import temperature_band
 
 _RATIOS = ("e2e", "tpot", "ttft", "throughput", "p99")

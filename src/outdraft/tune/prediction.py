@@ -8,16 +8,16 @@ is a piece of a longer one if the guess behind them, which nobody verified, was 
 happens as often as at the last place that was verified. Under the coupled rule a draft guesses the
 same again at the same place, so this is exact for drafts that go on from their own guesses.
 
-What a round costs follows from the same run (`measure.costs`): draft tokens and the verification.
+What a step costs follows from the same run: beside a plain one it has draft tokens to compute and
+to verify.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from outdraft.goodput import speedup
 from outdraft.records import AcceptanceCounts
 
 _NEGLIGIBLE = 1e-6
@@ -30,6 +30,7 @@ class Profile:
     k: int
     rounds_by_accepted: tuple[int, ...]  # rounds that accepted 0, 1, …, k
     num_undrafted: int  # steps without a draft
+    fullness: float = 1.0  # of drafts: tokens they have on average, by k
 
     @property
     def num_rounds(self) -> int:
@@ -45,13 +46,16 @@ def profile_of(counts: AcceptanceCounts, k: int, num_tokens: int, num_texts: int
     reached = (*reached, *(0,) * (k + 2 - len(reached)))
     by_accepted = tuple(max(here - beyond, 0) for here, beyond in pairwise(reached))
     steps = num_tokens - num_texts - counts.num_accepted_tokens
-    return Profile(k, by_accepted, max(steps - counts.num_drafts, 0))
+    fullness = min(counts.num_draft_tokens / (counts.num_drafts * k), 1.0)
+    return Profile(k, by_accepted, max(steps - counts.num_drafts, 0), fullness)
 
 
 def stretches(profile: Profile) -> dict[int, float]:
     """Tokens of a stretch, the wrong guess replaced → its share of all stretches."""
     whole, *shorter = (*profile.rounds_by_accepted[::-1],)
     total = profile.num_rounds
+    if not total:
+        return {1: 1.0}
     shares = [count / total for count in shorter[::-1]]  # of rounds that accepted 0, 1, … K - 1
     full = whole / total
     before = whole + shorter[0] if shorter else whole
@@ -76,55 +80,48 @@ def round_tokens(profile: Profile, k: int) -> float:
     return tokens / rounds
 
 
+def num_tokens(profile: Profile) -> int:
+    """Behind the first ones of the texts."""
+    by_accepted = enumerate(profile.rounds_by_accepted)
+    return profile.num_undrafted + sum(count * (accepted + 1) for accepted, count in by_accepted)
+
+
 def num_rounds_at(profile: Profile, k: int) -> float:
     """Rounds the same text would take with drafts of at most k."""
-    emitted = sum(
-        count * (accepted + 1) for accepted, count in enumerate(profile.rounds_by_accepted)
-    )
-    return emitted / round_tokens(profile, k)
+    return (num_tokens(profile) - profile.num_undrafted) / round_tokens(profile, k)
 
 
-def tokens_per_step(profile: Profile, k: int) -> float:
-    rounds = num_rounds_at(profile, k)
-    emitted = rounds * round_tokens(profile, k)
-    return (profile.num_undrafted + emitted) / (profile.num_undrafted + rounds)
+def num_steps_at(profile: Profile, k: int) -> float:
+    return profile.num_undrafted + num_rounds_at(profile, k)
+
+
+def drafted_per_step(profile: Profile, k: int) -> float:
+    """Draft tokens that a step verifies on average, of one sequence."""
+    return num_rounds_at(profile, k) * k * profile.fullness / num_steps_at(profile, k)
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """What a round of k costs in plain steps: `at(0)` is 1."""
+    """What a step with so many draft tokens a sequence costs in plain steps: `at(0)` is 1."""
 
-    known: Mapping[int, float]  # measured: draft length → cost
-    verify: Mapping[int, float] | None = None  # draft length → cost of verifying alone, if known
+    known: Mapping[float, float]  # measured: draft tokens → cost
+    verify: Callable[[float], float] | None = None  # the cost without computing them, if known
 
-    def at(self, k: int) -> float:
-        """Between what is known in straight lines; the verification's own steps come on top.
+    def at(self, drafted: float) -> float:
+        """Between what is known in straight lines; what verifying costs comes on top.
 
-        Without `verify`, verifying is taken to cost what a plain step does, whatever k.
+        Without `verify`, verifying is taken to cost what a plain step does.
         """
         base = {each: cost - self._verify(each) for each, cost in self.known.items()}
-        points = sorted({0: 0.0, **base}.items())  # a draft of nothing costs nothing
-        return max(between(points, k) + self._verify(k), 0.05)
+        points = sorted({0.0: 0.0, **base}.items())  # a draft of nothing costs nothing
+        # No step is quicker than a plain one, however the measurements fell.
+        return max(between(points, drafted) + self._verify(drafted), 1.0)
 
-    def _verify(self, k: int) -> float:
-        return 1.0 if self.verify is None or k == 0 else self.verify[k]
-
-
-def predicted_speedup(profile: Profile, curve: Curve, k: int) -> float:
-    """Per output token, over off."""
-    rounds = num_rounds_at(profile, k)
-    steps = profile.num_undrafted + rounds
-    cost = (profile.num_undrafted + rounds * curve.at(k)) / steps
-    return speedup(tokens_per_step(profile, k), cost)
+    def _verify(self, drafted: float) -> float:
+        return 1.0 if self.verify is None else self.verify(drafted)
 
 
-def end_to_end(per_token: float, *, first_share: float, first_speedup: float = 1.0) -> float:
-    """Of whole requests: `first_share` of their time without speculation is up to the first token,
-    and that part becomes `first_speedup` times as fast."""
-    return 1 / (first_share / first_speedup + (1 - first_share) / per_token)
-
-
-def between(points: Sequence[tuple[int, float]], at: int) -> float:
+def between(points: Sequence[tuple[float, float]], at: float) -> float:
     """Straight lines through `points`, the last one goes on."""
     if len(points) == 1:
         return points[0][1]

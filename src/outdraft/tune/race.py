@@ -2,72 +2,28 @@
 
 First every proposer at its longest draft (and, where nobody tells what steps cost, at a short
 one), beside off: that predicts all arms. Then the best of the predictions run in blocks beside
-off; an arm that is clearly behind the leader drops out; and when one is left, or those left are
-as good as each other, the leader runs on against off until the verdict is clear.
+off. After each block it is worked out anew what is believed of every arm (`belief.py`): the leader
+runs on, and beside it those that might still be better by more than matters, also ones that have
+not run yet. When there are none, the leader runs against off until the verdict is clear.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from math import log
 
-from outdraft.decide.evidence import Evidence, Memory, Pairing
-from outdraft.decide.verdict import DONT_SHIP, INCONCLUSIVE, Verdict, decide
-from outdraft.measure.evidence import make_evidence
-from outdraft.measure.failures import failures_of
-from outdraft.records import Record
-from outdraft.speculation import MAX_K, OFF, Speculation
-from outdraft.stats import MIN_BLOCKS, Look, Ratio, Zone, plan_looks, zone
+from outdraft.speculation import OFF, Speculation
 from outdraft.tune.arm import by_proposer, name_of, proposer_name
-from outdraft.tune.forecast import counts_of, forecast, sum_counts
+from outdraft.tune.belief import believe
+from outdraft.tune.forecast import forecast
 from outdraft.tune.journal import Block
-from outdraft.tune.objective import Objective
+from outdraft.tune.judging import judge
+from outdraft.tune.standing import Known, Rules, Standing, fit, ratio_between
 
-_SLACK = 0.12  # predictions this much below the best still race
-_EARLY_BLOCKS, _FAR_BEHIND = 3, 0.10  # before there are intervals, only what is far behind drops
+_EARLY_BLOCKS = 3  # an arm with fewer does not lead
 _SAME = 0.03  # arms within this of each other are as good as each other
-_NUM_LOOKS = 4
-_DRAWS = 400  # of the bootstrap, while the race goes on; verdicts have the usual number
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    objective: Objective
-    num_profile: int = 2  # blocks of the first part
-    max_finalists: int = 3
-    max_blocks: int = 20
-    margin: float = 0.01
-    load_name: str = "this load"
-    memory: Mapping[str, Memory] = field(default_factory=dict)  # by the proposer's name
-    pairing: Mapping[str, Pairing] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Standing:
-    """Of one load: everything that follows from its blocks."""
-
-    predicted: dict[str, float] = field(default_factory=dict)
-    calibrated: tuple[str, ...] = ()  # arms that the predictions were made from
-    finalists: tuple[Speculation, ...] = ()
-    measured: dict[str, Ratio] = field(default_factory=dict)  # finalists, over off
-    dropped: dict[str, str] = field(default_factory=dict)  # name → why
-    failed: dict[str, str] = field(default_factory=dict)  # name → why
-    alive: tuple[Speculation, ...] = ()
-    best: Speculation | None = None
-    evidence: Evidence | None = None
-    verdict: Verdict | None = None
-    next_arms: tuple[Speculation, ...] = ()  # off first; () when all is done
-    next_block: int = 0
-    is_clear: bool = False
-
-
-@dataclass(slots=True)
-class Known:
-    """What was worked out already: of blocks that are there it stays the same."""
-
-    ratios: dict[tuple[str, str, int], Ratio | None] = field(default_factory=dict)
-    judged: dict[tuple[str, int, int], tuple[Evidence, Verdict]] = field(default_factory=dict)
-    predicted: dict[tuple[tuple[str, ...], ...], dict[str, float]] = field(default_factory=dict)
+_LUCK = 1.5  # standard deviations within which an arm might be better than is believed
+_FEW_DRAWS = 2  # where only the estimate is wanted
 
 
 def stand(
@@ -101,15 +57,14 @@ def stand(
     if key not in known.predicted:
         known.predicted[key] = forecast(usable, off, early, rules.objective.name)
     standing.predicted = known.predicted[key]
-    standing.finalists = _finalists(able, standing.predicted, rules)
-    standing.alive = standing.finalists
     for number in range(rules.num_profile, rules.max_blocks + 1):
-        _drop(standing, blocks, rules, number, known)
-        _judge(standing, blocks, rules, number, known)
+        _choose(standing, able, blocks, rules, number, known)
+        judge(standing, blocks, rules, number, known)
         if standing.is_clear or number == rules.max_blocks or not standing.alive:
             return standing
-        racing = [arm for arm in standing.alive if _entered(arm, blocks, failed, rules) <= number]
-        missing = _missing((OFF, *racing), blocks, failed, number)
+        if _is_past(blocks, number):  # who ran then was decided then
+            continue
+        missing = _missing((OFF, *standing.alive), blocks, failed, number)
         if missing:
             standing.next_arms, standing.next_block = missing, number
             return standing
@@ -129,33 +84,8 @@ def _profiled(
     return chosen
 
 
-def _finalists(
-    able: Sequence[Speculation], predicted: Mapping[str, float], rules: Rules
-) -> tuple[Speculation, ...]:
-    known = sorted(
-        (arm for arm in able if name_of(arm) in predicted),
-        key=lambda arm: (-predicted[name_of(arm)], arm.k),
-    )
-    if not known:
-        return tuple(able[: rules.max_finalists])
-    best = predicted[name_of(known[0])]
-    near = [arm for arm in known if predicted[name_of(arm)] >= best * (1 - _SLACK)]
-    return tuple(near[: rules.max_finalists])
-
-
-def _entered(
-    arm: Speculation,
-    blocks: Mapping[str, Sequence[Block]],
-    failed: Mapping[str, str],
-    rules: Rules,
-) -> int:
-    """The block from which on it races. One that takes the place of another comes in where that
-    one failed: blocks of off from long before say nothing of the machine it runs on now."""
-    own = [each.block for each in blocks.get(name_of(arm), ()) if each.block >= rules.num_profile]
-    if own:
-        return min(own)
-    ends = [each.block + 1 for name in failed for each in blocks.get(name, ())]
-    return max([rules.num_profile, *ends])
+def _is_past(blocks: Mapping[str, Sequence[Block]], number: int) -> bool:
+    return any(each.block > number for own in blocks.values() for each in own)
 
 
 def _missing(
@@ -178,85 +108,97 @@ def _first(blocks: Mapping[str, Sequence[Block]], arm: Speculation, count: int) 
     return [each for each in blocks.get(name_of(arm), ()) if each.block < count]
 
 
-def records_of(
-    blocks: Mapping[str, Sequence[Block]], arm: Speculation, before: int | None = None
-) -> list[Record]:
-    return [record for block in _fit(blocks, arm, before) for record in block.records]
-
-
-def _fit(
-    blocks: Mapping[str, Sequence[Block]], arm: Speculation, before: int | None
-) -> list[Block]:
-    """Those before number `before`; where the client was unfit to measure they are left out."""
-    return [
-        block
-        for block in blocks.get(name_of(arm), ())
-        if (before is None or block.block < before) and not block.problems
-    ]
-
-
-def _ratio(
-    baseline: Speculation,
-    candidate: Speculation,
+def _choose(
+    standing: Standing,
+    able: Sequence[Speculation],
     blocks: Mapping[str, Sequence[Block]],
     rules: Rules,
     number: int,
     known: Known,
-) -> Ratio | None:
-    """Over the blocks before `number`."""
-    key = (name_of(baseline), name_of(candidate), number)
-    if key not in known.ratios:
-        known.ratios[key] = rules.objective.ratio(
-            records_of(blocks, baseline, number),
-            records_of(blocks, candidate, number),
-            draws=_DRAWS,
-        )
-    return known.ratios[key]
+) -> None:
+    """Who leads after the blocks before `number`, and who races in it."""
+    raced = [arm for arm in able if _num_raced(blocks, arm, rules, number)]
+    for arm in raced:
+        ratio = ratio_between(OFF, arm, blocks, rules, number, known)
+        if ratio is not None:
+            standing.measured[name_of(arm)] = ratio
+    if not standing.predicted:  # nothing is known of anybody: those who come first
+        standing.alive = standing.finalists = tuple(able[: rules.max_finalists])
+        _lead(standing, standing.alive[0] if standing.alive else None)
+        return
+    belief = believe(
+        standing.predicted,
+        {name_of(arm): proposer_name(arm) for arm in able}
+        | {name: name for name in standing.predicted.keys() - set(map(name_of, able))},
+        {name_of(arm): _gains(arm, blocks, rules, number, known) for arm in raced},
+    )
+    held = [arm for arm in able if name_of(arm) in standing.predicted]
+    ranked = sorted(held, key=lambda arm: (-belief.of(name_of(arm)), arm.k))
+    seasoned = [arm for arm in ranked if len(fit(blocks, arm, number)) >= _EARLY_BLOCKS]
+    leader = next((arm for arm in seasoned if arm in raced), ranked[0] if ranked else None)
+    _lead(standing, leader)
+    if leader is None:
+        return
+    rivals = [
+        arm
+        for arm in ranked
+        if arm != leader
+        and belief.might_lead_by(name_of(arm), name_of(leader), _LUCK) > log(1 + _SAME)
+    ]
+    standing.alive = (leader, *rivals)[: rules.max_finalists]
+    order = dict.fromkeys((*standing.finalists, *raced, *standing.alive))
+    standing.finalists = tuple(arm for arm in order if arm in able)
+    standing.dropped = {
+        name_of(arm): _behind(arm, leader, blocks, rules, number, known)
+        for arm in raced
+        if arm not in standing.alive
+    }
 
 
-def _drop(
-    standing: Standing,
+def _behind(
+    arm: Speculation,
+    leader: Speculation,
     blocks: Mapping[str, Sequence[Block]],
     rules: Rules,
     number: int,
-    worked_out: Known,
-) -> None:
-    """Looks at the blocks before `number`."""
-    ratios = {
-        name_of(arm): _ratio(OFF, arm, blocks, rules, number, worked_out) for arm in standing.alive
-    }
-    standing.measured |= {name: ratio for name, ratio in ratios.items() if ratio is not None}
-    known = [
-        arm
-        for arm in standing.alive
-        if (ratio := ratios[name_of(arm)]) is not None and ratio.num_blocks >= _EARLY_BLOCKS
-    ]
-    if not known:
-        # Nobody has run long enough: the prediction leads.
-        _lead(standing, standing.alive[0] if standing.alive else None)
-        return
+    known: Known,
+) -> str:
+    lead = ratio_between(arm, leader, blocks, rules, number, known)
+    if lead is None:
+        return f"{name_of(leader)} is believed to be faster"
+    interval = "" if lead.low is None else f" [{lead.low:.2f}, {lead.high:.2f}]"
+    return (
+        f"{name_of(leader)} is {lead.estimate:.2f}x{interval} of it after {lead.num_blocks} blocks"
+    )
 
-    def speed(arm: Speculation) -> float:
-        ratio = ratios[name_of(arm)]
-        return 0.0 if ratio is None else ratio.estimate
 
-    leader = max(known, key=lambda arm: (speed(arm), -arm.k))
-    _lead(standing, leader)
-    for arm in known:
-        name = name_of(arm)
-        if arm == leader:
-            continue
-        lead = _ratio(arm, leader, blocks, rules, number, worked_out)
-        if lead is None:
-            continue
-        if lead.low is not None and lead.low > 1:
-            said = f"{name_of(leader)} is {lead.estimate:.2f}x [{lead.low:.2f}, {lead.high:.2f}]"
-            standing.dropped[name] = f"{said} of it"
-        elif lead.low is None and lead.estimate > 1 + _FAR_BEHIND:
-            standing.dropped[name] = (
-                f"{name_of(leader)} is {lead.estimate:.2f}x of it after {lead.num_blocks} blocks"
-            )
-    standing.alive = tuple(arm for arm in standing.alive if name_of(arm) not in standing.dropped)
+def _num_raced(
+    blocks: Mapping[str, Sequence[Block]], arm: Speculation, rules: Rules, number: int
+) -> int:
+    """Blocks behind those of the first part."""
+    return sum(each.block >= rules.num_profile for each in fit(blocks, arm, number))
+
+
+def _gains(
+    arm: Speculation,
+    blocks: Mapping[str, Sequence[Block]],
+    rules: Rules,
+    number: int,
+    known: Known,
+) -> list[float]:
+    """Logarithms of what each block said alone."""
+    off = {each.block: each for each in fit(blocks, OFF, number)}
+    found = []
+    for block in fit(blocks, arm, number):
+        key = (name_of(arm), block.block)
+        if key not in known.gains and block.block in off:
+            base = off[block.block].records
+            ratio = rules.objective.ratio(base, block.records, draws=_FEW_DRAWS)
+            known.gains[key] = None if ratio is None else log(ratio.estimate)
+        gain = known.gains.get(key)
+        if gain is not None:
+            found.append(gain)
+    return found
 
 
 def _lead(standing: Standing, leader: Speculation | None) -> None:
@@ -264,126 +206,3 @@ def _lead(standing: Standing, leader: Speculation | None) -> None:
     if leader != standing.best:
         standing.evidence = standing.verdict = None
     standing.best = leader
-
-
-def _judge(
-    standing: Standing,
-    blocks: Mapping[str, Sequence[Block]],
-    rules: Rules,
-    number: int,
-    known: Known,
-) -> None:
-    """The verdict on the leader, at the preset looks."""
-    look = next((each for each in _looks(rules) if each.num_blocks == number), None)
-    best = standing.best
-    if look is None or best is None or not _is_enough(blocks, best, number):
-        return
-    key = (name_of(best), number, len(standing.finalists))
-    if key not in known.judged:
-        evidence = evidence_of(standing, blocks, rules, look.level, before=number)
-        known.judged[key] = evidence, _decided(evidence, best, blocks, rules, number)
-    evidence, verdict = known.judged[key]
-    standing.evidence, standing.verdict = evidence, verdict
-    is_tie = evidence.e2e is not None and zone(evidence.e2e, rules.margin) is Zone.TIE
-    if not evidence.is_valid or (verdict.decision == INCONCLUSIVE and not is_tie):
-        return
-    others = [arm for arm in standing.alive if arm != best]
-    leads = [_ratio(arm, best, blocks, rules, number, known) for arm in others]
-    standing.is_clear = all(
-        lead is not None and lead.low is not None and zone(lead, _SAME) is Zone.TIE
-        for lead in leads
-    )
-
-
-def judge_now(standing: Standing, blocks: Mapping[str, Sequence[Block]], rules: Rules) -> None:
-    """When the time is over: the verdict on what there is, as at the look that would have come."""
-    best = standing.best
-    number = 1 + max((each.block for each in blocks.get(name_of(OFF), ())), default=-1)
-    if best is None or not _is_enough(blocks, best, number):
-        return
-    look = next((each for each in _looks(rules) if each.num_blocks >= number), None)
-    level = 0.95 if look is None else look.level
-    standing.evidence = evidence_of(standing, blocks, rules, level)
-    standing.verdict = _decided(standing.evidence, best, blocks, rules, None)
-
-
-def _decided(
-    evidence: Evidence,
-    best: Speculation,
-    blocks: Mapping[str, Sequence[Block]],
-    rules: Rules,
-    before: int | None,
-) -> Verdict:
-    """By requests end to end; nobody who asked for something else gets it at a loss in that."""
-    verdict = decide(evidence, margin=rules.margin)
-    goal = rules.objective
-    if goal.name == "e2e" or evidence.e2e is None:
-        return verdict
-    off, own = records_of(blocks, OFF, before), records_of(blocks, best, before)
-    ratio = goal.ratio(off, own, level=evidence.e2e.level)
-    if ratio is None or ratio.low is None:
-        return verdict
-    told = f"{goal.name}: speedup {ratio.estimate:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
-    against = Zone.WIN if verdict.decision == DONT_SHIP else Zone.LOSE
-    if verdict.decision == INCONCLUSIVE or zone(ratio, rules.margin) is not against:
-        return replace(verdict, reasons=(*verdict.reasons, told))
-    told += ", against requests end to end: choose by what was promised"
-    return replace(verdict, decision=INCONCLUSIVE, ship_for=(), reasons=(*verdict.reasons, told))
-
-
-def _looks(rules: Rules) -> list[Look]:
-    return list(plan_looks(rules.max_blocks, _NUM_LOOKS))
-
-
-def _is_enough(blocks: Mapping[str, Sequence[Block]], arm: Speculation, number: int) -> bool:
-    return sum(each.block < number for each in blocks.get(name_of(arm), ())) >= MIN_BLOCKS
-
-
-def evidence_of(
-    standing: Standing,
-    blocks: Mapping[str, Sequence[Block]],
-    rules: Rules,
-    level: float,
-    before: int | None = None,
-) -> Evidence:
-    """Of the leader against off. The error is shared between the finalists, because the leader
-    was chosen by the same data."""
-    assert standing.best is not None
-    own = _fit(blocks, standing.best, before)
-    counted = [each.counted for each in own if each.counted is not None]
-    off, best = records_of(blocks, OFF, before), records_of(blocks, standing.best, before)
-    sent = {name_of(OFF): off, name_of(standing.best): best}
-    failures, few_failed = failures_of({name: each for name, each in sent.items() if each})
-    evidence = make_evidence(
-        off,
-        best,
-        level=1 - (1 - level) / max(len(standing.finalists), 1),
-        margin=rules.margin,
-        problems=failures,
-        is_valid=few_failed,
-        ttft_bound="ttft" in (rules.objective.slo or {}),
-        counted=sum_counts(counted) if counted else None,
-        load=rules.load_name,
-        memory=rules.memory.get(proposer_name(standing.best)),
-        pairing=rules.pairing.get(proposer_name(standing.best)),
-    )
-    loss = _unquantized(standing.best, evidence, blocks)
-    return replace(evidence, unquantized_acceptance=loss)
-
-
-def _unquantized(
-    arm: Speculation, evidence: Evidence, blocks: Mapping[str, Sequence[Block]]
-) -> float | None:
-    """The acceptance that the same draft would have at full precision. It is compared at a draft
-    length that both were measured at, in the first blocks: these have the same prompts."""
-    if arm.quantization == "none" or evidence.acceptance is None:
-        return None
-    for k in range(MAX_K, 0, -1):
-        packed, full = replace(arm, k=k), replace(arm, k=k, quantization="none")
-        rates = [
-            counts_of([each for each in blocks.get(name_of(one), ()) if each.block < 2])[0].rate
-            for one in (packed, full)
-        ]
-        if rates[0] is not None and rates[1] is not None:
-            return evidence.acceptance.rate + rates[1] - rates[0]
-    return None

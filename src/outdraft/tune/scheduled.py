@@ -14,9 +14,9 @@ from outdraft.stats import MIN_BLOCKS
 from outdraft.tune.arm import Load, name_of
 from outdraft.tune.journal import Block, Journal
 from outdraft.tune.objective import Objective
-from outdraft.tune.race import Standing
 from outdraft.tune.results import Results, ScheduleResult
 from outdraft.tune.session import Measure, Search, Told
+from outdraft.tune.standing import Standing
 
 _ERROR = 0.05  # of the intervals at all loads together
 

@@ -16,7 +16,9 @@ from outdraft.speculation import OFF, Speculation
 from outdraft.stats import percentile
 from outdraft.tune.arm import Load, name_of, proposer_name
 from outdraft.tune.journal import Block, Failure, Journal
-from outdraft.tune.race import Known, Rules, Standing, judge_now, stand
+from outdraft.tune.judging import judge_now
+from outdraft.tune.race import stand
+from outdraft.tune.standing import Known, Rules, Standing
 
 Measure = Callable[[Load, Speculation, int], Block | Failure]
 _FAR = 2.0  # times its limits: an SLO that no first block meets even so is not met by any arm

@@ -1,0 +1,72 @@
+"""How fast arms are, from predictions and what was measured since, together. Pure.
+
+Each tells something the other does not. A block is noisy, and says nothing of arms that did not
+run; a prediction may be off, more so for a whole proposer (its draft costs more than thought) than
+for one of its draft lengths beside the others. So logarithms of speedups are taken to be normal
+around the predictions, those of one proposer going along with each other, and blocks to be those
+speedups with noise on top. What is believed after some blocks then has a closed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+# How far predictions are off, as standard deviations of logarithms: see dev/LOG.md.
+_ALL, _PROPOSER, _ARM = 0.05, 0.05, 0.04
+_NOISE, _NOISE_WEIGHT = 0.09, 4  # of a block, before any was seen; counts as so many blocks
+_LEAST = 1e-3  # a speedup has a logarithm
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    place: Mapping[str, int]  # by the arm's name
+    mean: NDArray[np.float64]  # of the speedup's logarithm
+    covariance: NDArray[np.float64]
+
+    def of(self, name: str) -> float:
+        return float(self.mean[self.place[name]])
+
+    def might_lead_by(self, name: str, leader: str, deviations: float) -> float:
+        """How far ahead of `leader` it is, as a logarithm, if it is luckier than believed by so
+        many standard deviations."""
+        a, b = self.place[name], self.place[leader]
+        spread = self.covariance[a, a] + self.covariance[b, b] - 2 * self.covariance[a, b]
+        ahead = self.mean[a] - self.mean[b]
+        return float(ahead + deviations * sqrt(max(float(spread), 0.0)))
+
+
+def believe(
+    predicted: Mapping[str, float],  # speedups by the arms' names
+    proposers: Mapping[str, str],  # the same names → their proposers
+    gains: Mapping[str, Sequence[float]],  # logarithms of speedups, block by block
+) -> Belief:
+    names = list(predicted)
+    place = {name: at for at, name in enumerate(names)}
+    mean = np.array([log(max(predicted[name], _LEAST)) for name in names])
+    kin = np.array([[proposers[a] == proposers[b] for b in names] for a in names], dtype=np.float64)
+    covariance = _ALL**2 + _PROPOSER**2 * kin.reshape(len(names), -1) + _ARM**2 * np.eye(len(names))
+    seen = [name for name in names if gains.get(name)]
+    if not seen:
+        return Belief(place, mean, covariance)
+    rows = [place[name] for name in seen]
+    measured = np.array([np.mean(gains[name]) for name in seen])
+    noise = _noise([gains[name] for name in seen])
+    uncertain = np.diag([noise / len(gains[name]) for name in seen])
+    weight = covariance[:, rows] @ np.linalg.inv(covariance[np.ix_(rows, rows)] + uncertain)
+    return Belief(
+        place,
+        mean + weight @ (measured - mean[rows]),
+        covariance - weight @ covariance[rows],
+    )
+
+
+def _noise(gains: Sequence[Sequence[float]]) -> float:
+    """The variance of a block, from what blocks of one arm differ by."""
+    squares = sum(float(np.sum((np.array(each) - np.mean(each)) ** 2)) for each in gains)
+    free = sum(len(each) - 1 for each in gains)
+    return (_NOISE_WEIGHT * _NOISE**2 + squares) / (_NOISE_WEIGHT + free)
