@@ -42,7 +42,8 @@ def share(value: float | None) -> str:
 def percent(value: float | None) -> str:
     if not is_finite(value):
         return UNKNOWN
-    places = 1 if 0 < abs(value) < 0.0995 else 0
+    # Neither nothing nor all of it where it is only nearly so.
+    places = 1 if 0 < abs(value) < 0.0995 or 0.99 < abs(value) < 1 else 0
     return f"{100 * value:.{places}f}\N{NO-BREAK SPACE}%"
 
 
