@@ -27,6 +27,9 @@ def test_what_is_not_known(value: float | None) -> None:
 
 def test_units() -> None:
     assert numbers.percent(0.154) == "15\N{NO-BREAK SPACE}%"
+    assert numbers.percent(0.9996) == "99.9\N{NO-BREAK SPACE}%"
+    assert numbers.percent(1.0) == "100\N{NO-BREAK SPACE}%"
+    assert numbers.percent(0.0004) == "0.04\N{NO-BREAK SPACE}%"
     assert numbers.percent(0.035) == "3.5\N{NO-BREAK SPACE}%"
     assert [numbers.milliseconds(each) for each in (1509.4, 22.94, 0.123)] == [
         "1,509", "22.9", "0.12"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from outdraft.records import Record
+from outdraft.measure.summary import added
+from outdraft.records import AcceptanceCounts, Record
 from outdraft.speculation import OFF, Speculation
 from outdraft.tune.arm import name_of
 from outdraft.tune.forecast import forecast
@@ -51,3 +53,71 @@ def test_nothing_is_said_of_proposers_without_a_block() -> None:
     found = forecast([*ARMS, other], off, {name_of(ARMS[-1]): longest}, "e2e")
     assert name_of(other) not in found
     assert forecast(ARMS, [], {}, "e2e") == {}
+
+
+def test_where_only_the_server_counts_it_is_the_same() -> None:
+    """As llama.cpp: answers tell how many tokens were accepted, and nothing of rounds."""
+    off, longest = blocks_of(OFF, Costs()), blocks_of(ARMS[-1], Costs())
+    told = forecast(ARMS, off, {name_of(ARMS[-1]): longest}, "e2e")
+    counted = [_counted(each) for each in longest]
+    found = forecast(ARMS, off, {name_of(ARMS[-1]): counted}, "e2e")
+    assert found == pytest.approx(told, rel=0.06)
+
+
+def test_counters_that_hold_failed_requests_predict_nothing_absurd() -> None:
+    off = [written_block(OFF, number, Costs()) for number in range(2)]
+    longest = [written_block(ARMS[-1], number, Costs()) for number in range(2)]
+    failed = [
+        replace(each, records=tuple(
+            replace(record, error="http 500") if record.index < 2 else record
+            for record in each.records
+        ))
+        for each in map(_counted, longest)
+    ]  # fmt: skip
+    true = forecast(ARMS, off, {name_of(ARMS[-1]): longest}, "e2e")[name_of(ARMS[-1])]
+    found = forecast(ARMS, off, {name_of(ARMS[-1]): failed}, "e2e")[name_of(ARMS[-1])]
+    assert found == pytest.approx(true, rel=0.1)
+
+
+def test_answers_in_one_piece_are_predicted_from_whole_requests() -> None:
+    def at_once(block: Block) -> Block:
+        records = tuple(
+            replace(each, first_ns=each.last_ns, chunk_ns=(each.last_ns or 0,))
+            for each in block.records
+        )
+        return replace(block, records=records)
+
+    off, longest = ([at_once(each) for each in blocks_of(arm, Costs())] for arm in (OFF, ARMS[-1]))
+    found = forecast(ARMS, off, {name_of(ARMS[-1]): longest}, "e2e")
+    assert found[name_of(ARMS[-1])] > 1.2
+    assert 1 < found[name_of(ARMS[0])] < found[name_of(ARMS[-1])]
+
+
+def test_answers_of_one_token_have_no_time_between_tokens() -> None:
+    def short(block: Block) -> Block:
+        first, *rest = block.records
+        one = replace(
+            first, last_ns=first.first_ns, chunk_ns=first.chunk_ns[:1], completion_tokens=1,
+            acceptance=AcceptanceCounts(0, 0, 0) if first.acceptance else None,
+        )  # fmt: skip
+        return replace(block, records=(one, *rest))
+
+    def blocks(arm: Speculation) -> list[Block]:
+        return [written_block(arm, number, Costs()) for number in range(3)]
+
+    name = name_of(ARMS[-1])
+    true = forecast(ARMS, blocks(OFF), {name: blocks(ARMS[-1])}, "tpot")
+    found = forecast(
+        ARMS, list(map(short, blocks(OFF))), {name: list(map(short, blocks(ARMS[-1])))}, "tpot"
+    )
+    assert found == pytest.approx(true, rel=0.06)
+
+
+def _counted(block: Block) -> Block:
+    counts = added(block.records)
+    records = tuple(
+        replace(each, acceptance=AcceptanceCounts(0, 0, each.acceptance.num_accepted_tokens))
+        for each in block.records
+        if each.acceptance is not None
+    )
+    return replace(block, records=records, counted=counts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -16,7 +17,7 @@ from outdraft.tune.objective import Objective
 from outdraft.tune.race import stand
 from outdraft.tune.standing import Known, Rules, Standing
 
-SEVEN, EIGHT = Speculation("ngram", k=7), Speculation("ngram", k=8)
+SIX, SEVEN, EIGHT = (Speculation("ngram", k=k) for k in (6, 7, 8))
 RULES = Rules(Objective("e2e"))
 STEPS = {1: 0.01, 8: 0.01}
 
@@ -52,12 +53,12 @@ def standing_of(
 
 def test_a_verdict_on_who_led_before_is_not_the_leaders() -> None:
     """k=8 is judged after five blocks; then k=7, which has four, is ahead of it."""
-    tired = {0: 1.5, 1: 1.5, 2: 1.5, 3: 1.0, 4: 1.0}
+    tired = dict.fromkeys(range(5), 1.5)
     steady = dict.fromkeys(range(2, 5), 1.4)
     judged = standing_of(blocks_of({EIGHT: tired, SEVEN: steady}, 5))
     assert judged.best == EIGHT
     assert judged.verdict is not None
-    blocks = blocks_of({EIGHT: tired | {5: 1.0}, SEVEN: steady | {5: 1.4}}, 6)
+    blocks = blocks_of({EIGHT: tired | {5: 0.3}, SEVEN: steady | {5: 1.4}}, 6)
     overtaken = standing_of(blocks)
     assert overtaken.best == SEVEN
     judge_now(overtaken, blocks, RULES)
@@ -99,12 +100,41 @@ def test_a_gain_end_to_end_at_a_loss_in_the_objective_is_no_ship() -> None:
     assert standing.verdict.reasons[-1].startswith("tpot: speedup 0.")
 
 
+def test_two_that_are_as_good_end_the_race_and_both_stay_known() -> None:
+    blocks = blocks_of(
+        {EIGHT: dict.fromkeys(range(10), 1.5), SEVEN: dict.fromkeys(range(2, 10), 1.5)}, 10
+    )
+    standing = standing_of(blocks)
+    assert standing.is_clear
+    [told] = standing.dropped.values()
+    assert "hardly better than ngram k=" in told
+    assert "is 1.00x" in told
+
+
+def test_one_that_never_ran_does_not_share_the_error() -> None:
+    """k=8 fails at block 6: nobody is called a finalist of blocks in which only it raced."""
+    blocks = blocks_of({EIGHT: dict.fromkeys(range(6), 1.5)}, 6)
+    standing = stand((SIX, SEVEN, EIGHT), blocks, {"ngram k=8": "died"}, RULES, Known())
+    assert standing.next_block == 5
+    assert set(standing.finalists) == set(standing.alive)
+
+
+def test_without_predictions_the_measured_one_leads() -> None:
+    """Off has no times between tokens, and nothing is known of drafts."""
+    speeds = {EIGHT: dict.fromkeys(range(9), 0.8), SEVEN: dict.fromkeys(range(2, 9), 1.6)}
+    blocks = blocks_of(speeds, 9)
+    for name, each in blocks.items():
+        blocks[name] = [replace(one, step_seconds={}) for one in each]
+    rules = Rules(Objective("e2e"), num_profile=2)
+    standing = stand((SEVEN, EIGHT), blocks, {}, rules, Known())
+    assert standing.is_profiled
+    assert standing.best == SEVEN
+
+
 def _decision(standing: Standing) -> str | None:
     return None if standing.verdict is None else standing.verdict.decision
 
 
 def _first_at(block: Block, first_ns: int) -> Block:
-    from dataclasses import replace
-
     records = tuple(replace(each, first_ns=first_ns) for each in block.records)
     return replace(block, records=records)

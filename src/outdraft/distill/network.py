@@ -230,17 +230,23 @@ class Network(nn.Module):
             return [torch.zeros(shape, dtype=dtype, device=device) for _ in layers]
 
         rows = torch.arange(num_texts, device=device)
-        attend = _attention_kernel(self.spec.head_dim) if device.type == "cuda" else None
+        attend = _attention_kernel(self.spec, dtype, device) if device.type == "cuda" else None
         return Cache(empty(), empty(), rows, torch.zeros_like(rows), attend=attend)
 
 
-def _attention_kernel(head_dim: int) -> Attend | None:
-    """None where it cannot run."""
+def _attention_kernel(spec: ModelSpec, dtype: torch.dtype, device: torch.device) -> Attend | None:
+    """None where it cannot run: without Triton, or a compiler for it, or for heads of that size."""
+    keys = torch.zeros(1, spec.num_kv_heads, 1, spec.head_dim, dtype=dtype, device=device)
+    query = torch.zeros(1, spec.num_heads, 1, spec.head_dim, dtype=dtype, device=device)
     try:
         from outdraft.distill.attend import attend, can_attend
-    except ImportError:  # a torch without Triton
+
+        if not can_attend(spec.head_dim):
+            return None
+        attend(query, keys, keys, torch.zeros(1, dtype=torch.long, device=device), None)
+    except Exception:  # whatever it is, the plain form serves
         return None
-    return attend if can_attend(head_dim) else None
+    return attend
 
 
 def load_network(

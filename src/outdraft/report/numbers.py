@@ -43,8 +43,11 @@ def percent(value: float | None) -> str:
     if not is_finite(value):
         return UNKNOWN
     # Neither nothing nor all of it where it is only nearly so.
-    places = 1 if 0 < abs(value) < 0.0995 or 0.99 < abs(value) < 1 else 0
-    return f"{100 * value:.{places}f}\N{NO-BREAK SPACE}%"
+    if 0 < value < 0.001 or 0.99 < value < 1:
+        shown = f"{100 * value:.1g}" if value < 0.5 else f"{math.floor(1000 * value) / 10:.1f}"
+    else:
+        shown = f"{100 * value:.{1 if 0 < abs(value) < 0.0995 else 0}f}"
+    return f"{shown}\N{NO-BREAK SPACE}%"
 
 
 def milliseconds(value: float) -> str:

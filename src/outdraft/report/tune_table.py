@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from outdraft.report.numbers import percent
 from outdraft.report.tables import aligned
 from outdraft.stats import Ratio
 from outdraft.tune.results import (
@@ -98,8 +99,8 @@ def _level_text(load: LoadResult) -> str:
     best = best_of(load)
     if best is None or best.measured is None or best.measured.low is None:
         return ""
-    level = f"{100 * best.measured.level:.1f}".removesuffix(".0")
-    return f" · intervals of {level} %: all looks and arms together miss in at most 5 %"
+    level = percent(best.measured.level).replace("\N{NO-BREAK SPACE}", " ")
+    return f" · intervals of {level}: all looks and arms together miss in at most 5 %"
 
 
 def _row(arm: ArmResult) -> tuple[str, ...]:

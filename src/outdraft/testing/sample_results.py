@@ -223,7 +223,7 @@ def _arm(
     arm = replace(
         arm,
         state=state,
-        reason="clearly behind the best after its blocks" if state == states.DROPPED else "",
+        reason="hardly better than the best after its blocks" if state == states.DROPPED else "",
         measured=measured,
         ratios=_ratios(measured),
         acceptance_rate=sum(accepted) / k,

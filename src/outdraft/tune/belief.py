@@ -49,7 +49,7 @@ def believe(
     place = {name: at for at, name in enumerate(names)}
     mean = np.array([log(max(predicted[name], _LEAST)) for name in names])
     kin = np.array([[proposers[a] == proposers[b] for b in names] for a in names], dtype=np.float64)
-    covariance = _ALL**2 + _PROPOSER**2 * kin.reshape(len(names), -1) + _ARM**2 * np.eye(len(names))
+    covariance = _ALL**2 + _PROPOSER**2 * kin + _ARM**2 * np.eye(len(names))
     seen = [name for name in names if gains.get(name)]
     if not seen:
         return Belief(place, mean, covariance)

@@ -37,11 +37,9 @@ def forecast(
     measured is all there is.
     """
     base = _pace(off)
-    if base is None:
-        return {}
-    stall = _stall(base, [pace for blocks in measured.values() if (pace := _pace(blocks))])
+    stall = _stall([pace for each in (off, *measured.values()) if (pace := _pace(each))])
     table = common_table([*off, *(block for blocks in measured.values() for block in blocks)])
-    verify = _verify(table, mean_running(off), base.step)
+    verify = None if base is None else _verify(table, mean_running(off), base.step)
     found: dict[str, float] = {}
     for members in by_proposer(arms).values():
         known = [arm for arm in members if measured.get(name_of(arm))]
@@ -50,21 +48,21 @@ def forecast(
         longest = max(known, key=lambda arm: arm.k)
         profile = _profile(longest, measured[name_of(longest)])
         own = _pace(measured[name_of(longest)])
-        curve = _curve(known, base, measured, verify)
-        if profile is None or own is None or curve is None:
+        curve = None if base is None else _curve(known, base, measured, verify)
+        if profile is None or own is None or base is None or curve is None:
             found |= _between_measured(members, known, _records(off), measured, objective)
             continue
         first = (0.0, 0.0) if objective == "tpot" else (base.first, own.first)
         texts = _texts(longest, measured[name_of(longest)]) or [profile]
         for arm in members:
+            cost = curve.at(drafted_per_step(profile, arm.k))
             found[name_of(arm)] = _typical(
-                _gain(text, curve.at(drafted_per_step(profile, arm.k)), arm.k, base, first, stall)
-                for text in texts
+                _speedup(text, cost, arm.k, base, first, stall) for text in texts
             )
     return found
 
 
-def _gain(
+def _speedup(
     text: Profile, cost: float, k: int, base: Pace, first: tuple[float, float], stall: float
 ) -> float:
     """Of one text: how many times as fast, if its steps cost so many plain ones."""
@@ -72,27 +70,33 @@ def _gain(
     return off / (first[1] + stall + num_steps_at(text, k) * cost * base.step)
 
 
-def _typical(gains: Iterable[float]) -> float:
-    """Texts differ, and what is measured is the typical request: the geometric mean."""
-    logs = [log(each) for each in gains]
+def _typical(speedups: Iterable[float]) -> float:
+    """Texts differ, and a request is what is measured, not the sum of all: the geometric mean."""
+    logs = [log(each) for each in speedups]
     return exp(fsum(logs) / len(logs))
 
 
 def _texts(arm: Speculation, blocks: Sequence[Block]) -> list[Profile]:
-    """The profile of every text, where the answers tell."""
+    """The profile of every text of two tokens or more, where the answers tell of their rounds."""
     found = []
-    for each in _records(blocks):
-        if each.ok and each.acceptance is not None:
-            tokens = each.completion_tokens or 0
+    for each in _records(blocks) if _is_told(blocks) else ():
+        tokens = each.completion_tokens or 0
+        if each.ok and each.acceptance is not None and tokens > 1:
             profile = profile_of(each.acceptance, arm.k, tokens, 1)
             # A text without a draft is steps and nothing else.
-            found.append(profile or Profile(arm.k, (0,) * (arm.k + 1), max(tokens - 1, 0)))
+            found.append(profile or Profile(arm.k, (0,) * (arm.k + 1), tokens - 1))
     return found
 
 
-def _stall(base: Pace, others: Sequence[Pace]) -> float:
+def _is_told(blocks: Sequence[Block]) -> bool:
+    """Whether answers tell of rounds and places, or only the server's counters do."""
+    counts = added(_records(blocks))
+    return bool(counts.num_drafts and counts.accepted_per_position)
+
+
+def _stall(paces: Sequence[Pace]) -> float:
     """What a request waits for others: the same whatever the arm, so the middle of all."""
-    return max(percentile([each.stall for each in (base, *others)], 0.5), 0.0)
+    return max(percentile([each.stall for each in paces], 0.5), 0.0) if paces else 0.0
 
 
 def _between_measured(
@@ -120,7 +124,7 @@ def counts_of(blocks: Sequence[Block]) -> tuple[AcceptanceCounts, int, int]:
     records = _records(blocks)
     counts = added(records)
     told = [each for each in records if each.acceptance is not None]
-    if not counts.num_drafts or not counts.accepted_per_position:
+    if not _is_told(blocks):
         counted = [each.counted for each in blocks if each.counted is not None]
         if counted:
             counts, told = sum_counts(counted), records
@@ -144,6 +148,10 @@ def _verify(
 def _pace(blocks: Sequence[Block]) -> Pace | None:
     done = [each for each in _records(blocks) if each.ok and each.completion_tokens]
     behind_first = sum(each.completion_tokens or 0 for each in done) - len(done)
+    if _is_told(blocks):
+        return pace_of(blocks, behind_first - added(done).num_accepted_tokens)
+    if any(not each.ok for each in _records(blocks)) and any(each.counted for each in blocks):
+        return None  # the server counted the drafts of failed requests too
     return pace_of(blocks, behind_first - counts_of(blocks)[0].num_accepted_tokens)
 
 

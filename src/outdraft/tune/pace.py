@@ -16,6 +16,7 @@ from outdraft.stats import percentile
 from outdraft.tune.journal import Block
 
 _STALLED = 3.0  # times the middle gap: not a step alone
+_FEW = 0.2  # of all gaps: if more are that long, several steps come as one chunk
 _TOLD = 0.25  # chunks may be so many more or fewer than steps
 
 
@@ -25,12 +26,7 @@ class Pace:
 
     first: float  # up to the first token
     step: float  # of one step
-    num_steps: float  # of a request, behind its first token
     stall: float  # behind the first token, in none of its steps
-
-    @property
-    def whole(self) -> float:
-        return self.first + self.stall + self.num_steps * self.step
 
 
 def pace_of(blocks: Sequence[Block], num_steps: int) -> Pace | None:
@@ -46,18 +42,18 @@ def pace_of(blocks: Sequence[Block], num_steps: int) -> Pace | None:
         if each.ok and not each.is_warmup and each.first_ns is not None
     ]
     behind = [_behind(each) for each in done]
-    if not sum(behind) or not num_steps:
+    if not sum(behind) or num_steps <= 0:
         return None
     gaps = [(b - a) / 1e9 for each in done for a, b in pairwise(each.chunk_ns)]
     step = sum(behind) / num_steps
     if gaps and abs(len(gaps) / num_steps - 1) <= _TOLD:
         middle = percentile(gaps, 0.5)
         steps = [gap for gap in gaps if gap <= _STALLED * middle]
-        step = min(step, sum(steps) / len(steps))
+        if middle > 0 and len(steps) >= (1 - _FEW) * len(gaps):
+            step = min(step, sum(steps) / len(steps))
     return Pace(
         first=sum((each.ttft_ns or 0) for each in done) / len(done) / 1e9,
         step=step,
-        num_steps=num_steps / len(done),
         stall=(sum(behind) - num_steps * step) / len(done),
     )
 

@@ -57,6 +57,7 @@ def stand(
     if key not in known.predicted:
         known.predicted[key] = forecast(usable, off, early, rules.objective.name)
     standing.predicted = known.predicted[key]
+    standing.is_profiled = True
     for number in range(rules.num_profile, rules.max_blocks + 1):
         _choose(standing, able, blocks, rules, number, known)
         judge(standing, blocks, rules, number, known)
@@ -122,23 +123,21 @@ def _choose(
         ratio = ratio_between(OFF, arm, blocks, rules, number, known)
         if ratio is not None:
             standing.measured[name_of(arm)] = ratio
-    if not standing.predicted:  # nothing is known of anybody: those who come first
-        standing.alive = standing.finalists = tuple(able[: rules.max_finalists])
-        _lead(standing, standing.alive[0] if standing.alive else None)
+    # Where nothing could be predicted, all are as good as off until they are measured.
+    predicted = standing.predicted or dict.fromkeys(map(name_of, able), 1.0)
+    held = [arm for arm in able if name_of(arm) in predicted]
+    if not held:
+        _lead(standing, None)
         return
     belief = believe(
-        standing.predicted,
-        {name_of(arm): proposer_name(arm) for arm in able}
-        | {name: name for name in standing.predicted.keys() - set(map(name_of, able))},
+        {name_of(arm): predicted[name_of(arm)] for arm in held},
+        {name_of(arm): proposer_name(arm) for arm in held},
         {name_of(arm): _gains(arm, blocks, rules, number, known) for arm in raced},
     )
-    held = [arm for arm in able if name_of(arm) in standing.predicted]
     ranked = sorted(held, key=lambda arm: (-belief.of(name_of(arm)), arm.k))
-    seasoned = [arm for arm in ranked if len(fit(blocks, arm, number)) >= _EARLY_BLOCKS]
-    leader = next((arm for arm in seasoned if arm in raced), ranked[0] if ranked else None)
+    seasoned = [arm for arm in ranked if _num_raced(blocks, arm, rules, number) >= _EARLY_BLOCKS]
+    leader = (seasoned or ranked)[0]
     _lead(standing, leader)
-    if leader is None:
-        return
     rivals = [
         arm
         for arm in ranked
@@ -146,8 +145,7 @@ def _choose(
         and belief.might_lead_by(name_of(arm), name_of(leader), _LUCK) > log(1 + _SAME)
     ]
     standing.alive = (leader, *rivals)[: rules.max_finalists]
-    order = dict.fromkeys((*standing.finalists, *raced, *standing.alive))
-    standing.finalists = tuple(arm for arm in order if arm in able)
+    standing.finalists = tuple(dict.fromkeys((*raced, *standing.alive)))
     standing.dropped = {
         name_of(arm): _behind(arm, leader, blocks, rules, number, known)
         for arm in raced
@@ -164,12 +162,11 @@ def _behind(
     known: Known,
 ) -> str:
     lead = ratio_between(arm, leader, blocks, rules, number, known)
+    said = f"hardly better than {name_of(leader)} by more than {100 * _SAME:.0f} %"
     if lead is None:
-        return f"{name_of(leader)} is believed to be faster"
+        return said
     interval = "" if lead.low is None else f" [{lead.low:.2f}, {lead.high:.2f}]"
-    return (
-        f"{name_of(leader)} is {lead.estimate:.2f}x{interval} of it after {lead.num_blocks} blocks"
-    )
+    return f"{said}, which is {lead.estimate:.2f}x{interval} of it after {lead.num_blocks} blocks"
 
 
 def _num_raced(
@@ -186,10 +183,12 @@ def _gains(
     number: int,
     known: Known,
 ) -> list[float]:
-    """Logarithms of what each block said alone."""
+    """Logarithms of what each block said alone. The first ones made the predictions already."""
     off = {each.block: each for each in fit(blocks, OFF, number)}
     found = []
     for block in fit(blocks, arm, number):
+        if block.block < rules.num_profile:
+            continue
         key = (name_of(arm), block.block)
         if key not in known.gains and block.block in off:
             base = off[block.block].records

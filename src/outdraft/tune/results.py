@@ -16,9 +16,9 @@ SCHEMA = 1
 
 # What became of an arm under a load.
 BASELINE = "baseline"  # off: what all others are measured against
-BEST = "best"  # the fastest that was raced (it may still lose against off)
+BEST = "best"  # of those that raced, by all that is known (it may still lose against off)
 RACED = "raced"  # measured to the end
-DROPPED = "dropped"  # measured, and believed to be behind
+DROPPED = "dropped"  # measured, and hardly better than the best by more than matters
 PREDICTED = "predicted"  # not measured: its prediction was behind
 FAILED = "failed"  # crashed, ran out of memory, did not speculate
 STATES = (BASELINE, BEST, RACED, DROPPED, PREDICTED, FAILED)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from outdraft.decide.verdict import SHIP
 from outdraft.speculation import Speculation
 from outdraft.tune.arm import proposer_name
-from outdraft.tune.results import BEST, RACED, ArmResult, LoadResult
+from outdraft.tune.results import BEST, DROPPED, RACED, ArmResult, LoadResult
 
 _LAST = 4096  # requests running; the last entry goes on to here
 
@@ -64,16 +64,16 @@ def _k_at(load: LoadResult, ks: Mapping[str, int]) -> int:
 
 def _wins(arm: ArmResult, load: LoadResult) -> bool:
     """Measured, and better than off by its interval, or by the verdict."""
-    if arm.state not in (BEST, RACED) or arm.measured is None:
+    if arm.state not in (BEST, RACED, DROPPED) or arm.measured is None:
         return False
     is_shipped = arm.name == load.best and (load.verdict or {}).get("decision") == SHIP
     return is_shipped or (arm.measured.low is not None and arm.measured.low > 1)
 
 
 def _as_good(arm: ArmResult, best: ArmResult) -> bool:
-    """It ran to the end without falling behind, and its interval reaches to the best one's."""
+    """Its interval reaches to the best one's; whether it raced to the end is no matter."""
     high = None if arm.measured is None else arm.measured.high
-    return arm.state == RACED and high is not None and high >= _estimate(best)
+    return arm is not best and high is not None and high >= _estimate(best)
 
 
 def _estimate(arm: ArmResult) -> float:

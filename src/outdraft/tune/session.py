@@ -112,7 +112,7 @@ def _run_load(
             return Finished(load, standing, is_out_of_time=False)
         needed = _expected_s(settings, journal, load, standing.next_arms)
         # Without a profile there is no answer at all: the first load may take all for it.
-        is_vital = not standing.predicted and load == settings.loads[0]
+        is_vital = not standing.is_profiled and load == settings.loads[0]
         if journal.elapsed_s(load.name) + needed > (settings.budget_s if is_vital else allowed_s):
             _check_enough(settings, journal, load, standing)
             judge_now(standing, blocks, rules)
@@ -153,7 +153,7 @@ def _block_s(settings: Search, journal: Journal, load: Load, arm: Speculation) -
 
 
 def _check_enough(settings: Search, journal: Journal, load: Load, standing: Standing) -> None:
-    if standing.predicted or load != settings.loads[0]:
+    if standing.is_profiled or load != settings.loads[0]:
         return
     spent = journal.elapsed_s(load.name)
     needed = spent + _expected_s(settings, journal, load, standing.next_arms)

@@ -40,7 +40,7 @@ def _legend(end: float) -> Markup:
         tag("li", tag("span", "★", class_="swatch best"), "best under its load"),
         tag("li", tag("span", "≈", class_="swatch guess"), "predicted only, not measured"),
         tag("li", tag("span", "✕", class_="swatch failed"), "failed"),
-        tag("li", "† dropped: behind, by more than matters"),
+        tag("li", "† dropped: hardly better than the best"),
         class_="legend heat-legend",
     )
 
