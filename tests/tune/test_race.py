@@ -53,12 +53,12 @@ def standing_of(
 
 def test_a_verdict_on_who_led_before_is_not_the_leaders() -> None:
     """k=8 is judged after five blocks; then k=7, which has four, is ahead of it."""
-    tired = dict.fromkeys(range(5), 1.5)
-    steady = dict.fromkeys(range(2, 5), 1.4)
+    tired = {0: 1.5, 1: 1.5, 2: 1.42, 3: 1.42, 4: 1.42}
+    steady = dict.fromkeys(range(2, 5), 1.42)
     judged = standing_of(blocks_of({EIGHT: tired, SEVEN: steady}, 5))
     assert judged.best == EIGHT
     assert judged.verdict is not None
-    blocks = blocks_of({EIGHT: tired | {5: 0.3}, SEVEN: steady | {5: 1.4}}, 6)
+    blocks = blocks_of({EIGHT: tired | {5: 1.2}, SEVEN: steady | {5: 1.5}}, 6)
     overtaken = standing_of(blocks)
     assert overtaken.best == SEVEN
     judge_now(overtaken, blocks, RULES)
