@@ -109,6 +109,10 @@ def workload_of(text: str) -> Workload:
         raise OptionError(f"--workload {text!r}: write e.g. chat+qa:0.7:1") from None
 
 
+def folder_of(workload: Workload, out: str) -> Path:
+    return Path(out) / "".join(c if c.isalnum() or c in "+." else "-" for c in workload.name)
+
+
 def tuning_of(workload: Workload, args: argparse.Namespace, budget_s: float) -> Tuning:
     """As the command would have it."""
     flags = ["--target", args.target, "--k", args.k, "--temperature", workload.temperature,
@@ -145,7 +149,7 @@ def run_tune(tuning: Tuning, folder: Path) -> tuple[Results, tuple[str, ...]]:
 
 
 def run_workload(workload: Workload, args: argparse.Namespace) -> Found:
-    folder = Path(args.out) / "".join(c if c.isalnum() or c in "+." else "-" for c in workload.name)
+    folder = folder_of(workload, args.out)
     part, confirm = (Part(workload.concurrency, part=each) for each in (SWEEP, CONFIRM))
     tuning = tuning_of(workload, args, 1.0)
     arms = (OFF, *tuning.search.arms)
@@ -281,8 +285,8 @@ def summary(all_found: Sequence[Found]) -> str:
     ))  # fmt: skip
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def options(description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--workload", action="append", help=f"default: {', '.join(WORKLOADS)}")
     parser.add_argument("--target", default="smollm2-135m")
     parser.add_argument("--draft", action="append")
@@ -298,6 +302,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", default="out/tune")
+    return parser
+
+
+def main() -> None:
+    parser = options(__doc__.split("\n")[0])
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--json", metavar="FILE")
     args = parser.parse_args()
