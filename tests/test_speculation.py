@@ -60,6 +60,11 @@ def test_reads_vllm_json() -> None:
     )
 
 
+def test_vllms_name_for_a_head() -> None:
+    settings = {"method": "eagle3", "model": "some/head", "num_speculative_tokens": 3}
+    assert Speculation.from_mapping(settings) == Speculation("eagle", k=3, draft="some/head")
+
+
 def test_reads_vllm_ngram_json() -> None:
     settings = {
         "method": "ngram",

@@ -91,6 +91,8 @@ class Speculation:
                 raise OptionError(f"{key} and another name of {name} are both given; keep one")
             if value is not None:
                 values[name] = value
+        if values.get("method") == "eagle3":  # vLLM's name
+            values["method"] = "eagle"
         if "schedule" in values:
             values["schedule"] = _schedule(values["schedule"])
         if "method" not in values and values.get("draft"):

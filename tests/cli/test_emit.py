@@ -49,6 +49,11 @@ def test_json_toml_standard_input_and_a_file_of_more(
     inner = tmp_path / "inner.json"
     inner.write_text(json.dumps({"speculation": json.loads(NGRAM), "arm": "x"}))
     assert read_speculation(str(inner)) == wanted
+    served = tmp_path / "outdraft.toml"
+    served.write_text(f"[serve]\ntarget = 'x'\nspeculative_config = {json.dumps(NGRAM)}\n")
+    assert read_speculation(str(served)) == wanted
+    served.write_text("[serve]\ntarget = 'x'\n")
+    assert read_speculation(str(served)).is_off
     monkeypatch.setattr("sys.stdin", io.StringIO(NGRAM))
     assert read_speculation("-") == wanted
 

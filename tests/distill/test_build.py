@@ -38,6 +38,17 @@ def test_a_head_that_has_grown_says_what_it_said(
             assert torch.allclose(small.lm_head(one), large.lm_head(other)[..., rows], atol=1e-3)
 
 
+def test_sizes_that_are_not_given_stay_as_they_were(
+    target: Target, corpus: Corpus, tmp_path: Path
+) -> None:
+    save_draft(made(target, corpus, draft_vocab=60, intermediate=32), target, tmp_path, k=5)
+    again = made(target, corpus, tmp_path)
+    assert (again.spec.draft_vocab_size, again.spec.intermediate_size) == (60, 32)
+    assert made(target, corpus, tmp_path, draft_vocab=80).spec.intermediate_size == 32
+    with pytest.raises(OptionError, match="no such folder of an earlier draft"):
+        made(target, corpus, tmp_path / "nowhere")
+
+
 def test_a_head_does_not_shrink(target: Target, corpus: Corpus, tmp_path: Path) -> None:
     save_draft(made(target, corpus, draft_vocab=60, intermediate=48), target, tmp_path, k=5)
     with pytest.raises(OptionError, match="of other sizes"):

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import random
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 import torch
 
 from outdraft.distill.clock import silent
-from outdraft.distill.data import make_data, shard_paths
+from outdraft.distill.data import data_folders, make_data, shard_paths
 from outdraft.distill.shards import Corpus
 from outdraft.distill.target import Target
 from outdraft.errors import OptionError
@@ -49,6 +51,23 @@ def test_a_run_goes_on_where_it_was_killed(target: Target, data: Path, tmp_path:
 def test_texts_of_other_settings_are_not_mixed(target: Target, data: Path) -> None:
     with pytest.raises(OptionError, match="made with top 8, now it is 4; choose another --data"):
         make_data(target, tiny_prompts(), data, replace(SETTINGS, top=4), silent)
+
+
+def test_several_runs_write_for_one_training(target: Target, data: Path, tmp_path: Path) -> None:
+    for name in ("1", "2"):
+        shutil.copytree(data, tmp_path / name)
+    (tmp_path / "empty").mkdir()
+    assert data_folders(tmp_path, target) == [tmp_path / "1", tmp_path / "2"]
+    assert data_folders(data, target) == [data]
+    assert data_folders(tmp_path / "nowhere", target) == []
+    manifest = tmp_path / "2" / "data.json"
+    made = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**made, "top": 5}))
+    with pytest.raises(OptionError, match=r"2 keeps 5 likeliest tokens, .*1 8; they cannot"):
+        data_folders(tmp_path, target)
+    manifest.write_text(json.dumps({**made, "target": {"name": "other"}}))
+    with pytest.raises(OptionError, match="2 holds texts of another target"):
+        data_folders(tmp_path, target)
 
 
 def test_no_room_is_said_at_once(target: Target, tmp_path: Path) -> None:

@@ -51,12 +51,14 @@ _MAKING = (
 )  # fmt: skip
 
 _SIZES = (
-    Option("--hidden", "model: hidden size", type=int, metavar="N"),
-    Option("--layers", "model: layers", type=int, metavar="N"),
-    Option("--heads", "attention heads", type=int, metavar="N"),
-    Option("--kv-heads", "heads of keys and values", type=int, metavar="N"),
-    Option("--intermediate", "width of the feed-forward part", type=int, metavar="N"),
-    Option("--draft-vocab", "head: tokens it can draw, the most frequent ones", default=4096,
+    Option("--hidden", "model: hidden size (default: 256)", type=int, metavar="N"),
+    Option("--layers", "model: layers (default: 4)", type=int, metavar="N"),
+    Option("--heads", "attention heads (default: 4; head: the target's)", type=int, metavar="N"),
+    Option("--kv-heads", "heads of keys and values (default: 2; head: the target's)", type=int,
+           metavar="N"),
+    Option("--intermediate", "width of the feed-forward part (default: 1024; head: the target's "
+           "hidden size)", type=int, metavar="N"),
+    Option("--draft-vocab", "head: tokens it can draw, the most frequent ones (default: 4096)",
            type=int, metavar="N"),
     Option("--storage", f"head: how its matrices are stored: {', '.join(STORAGES)}",
            default="bfloat16", metavar="TYPE"),
@@ -65,14 +67,14 @@ _SIZES = (
 
 _TRAINING = (
     Option("--room", "tokens of a text, prompt included", default=768, type=int, metavar="N"),
-    Option("--answer-tokens", "tokens of an answer", default=256, type=int, metavar="N"),
-    Option("--max-answer-tokens", "data: enough when there are so many in all", type=int,
+    Option("--answer-tokens", "tokens of an answer, at most", default=256, type=int, metavar="N"),
+    Option("--max-answer-tokens", "data: stop at so many in all", type=int,
            metavar="N"),
     Option("--top-logits", "of the target, kept for each token", default=32, type=int,
            metavar="N"),
     Option("--shard-texts", "texts of one shard (default: by the device)", type=int, metavar="N"),
     Option("--steps", "end training after so many, if the budget lasts", type=int, metavar="N"),
-    Option("--learning-rate", "(default: 0.002 model, 0.001 head)", type=float, metavar="X"),
+    Option("--learning-rate", "at the top of the cosine (default: 0.002 model, 0.001 head)", type=float, metavar="X"),
     Option("--batch-tokens", "tokens of a training step (default: by the device)", type=int,
            metavar="N"),
     Option("--hard", "weight of the target's likeliest token beside its distribution",

@@ -19,9 +19,9 @@ from outdraft.speculation import Speculation
 
 _EXAMPLES = """\
 examples:
-  outdraft emit --speculation best.json --engine vllm --target meta-llama/Llama-3.1-8B-Instruct
-  outdraft emit --speculation best.toml --engine sglang --target ./my-model --form compose
-  outdraft emit --speculation best.json --engine vllm --target meta-llama/Llama-3.1-70B-Instruct \\
+  outdraft emit --speculation tune-out/outdraft.toml --engine vllm --form k8s
+  outdraft emit --speculation mine.toml --engine sglang --target ./my-model --form compose
+  outdraft emit --speculation mine.json --engine vllm --target meta-llama/Llama-3.1-70B-Instruct \\
     --tensor-parallel-size 8 --hosts 2 --form k8s --out vllm.yaml
   echo '{"method": "ngram", "num_speculative_tokens": 4}' | \\
     outdraft emit --speculation - --engine llamacpp --target /models/target.gguf
@@ -121,13 +121,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_speculation(name: str) -> Speculation:
-    """A Speculation out of a JSON or TOML file, alone or under the key `speculation`."""
+    """A Speculation out of a JSON or TOML file, alone or under the key `speculation`, or out of
+    an `outdraft.toml`."""
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
         raise OptionError(f"cannot read {name}: {reason}") from error
     settings = _parsed(text, name)
+    served = settings.get("serve")
+    if isinstance(served, dict):  # what a tuning run leaves for our own server
+        settings = _parsed(str(served.get("speculative_config", "{}")), name)
     inner = settings.get("speculation")
     return Speculation.from_mapping(inner if isinstance(inner, dict) else settings)
 

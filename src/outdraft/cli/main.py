@@ -18,6 +18,7 @@ from outdraft.errors import OptionError, OutdraftError
 
 _EXAMPLES = """\
 examples:
+  outdraft tune
   outdraft generate "Why is the sky blue?"
   outdraft generate "Repeat: one two three four one two" --method ngram --k 5 --compare
   outdraft serve --method ngram --k 5

@@ -123,7 +123,7 @@ SPECULATION = (
         "--method",
         f"who proposes: {', '.join(METHODS)} (default: draft_model with --draft, else off)",
     ),
-    Option("--draft", "the draft model, named like a target", metavar="MODEL"),
+    Option("--draft", "the draft model, named like a target; for eagle a head", metavar="MODEL"),
     Option("--k", "draft length: tokens proposed in one round", default=_DEFAULTS.k, type=int),
     Option("--rule", f"verification: {', '.join(RULES)} (typical is lossy)", default="coupled"),
     Option(

@@ -11,8 +11,8 @@ from outdraft.cli.options import Option, add_options
 
 _EXAMPLES = """\
 examples:
-  outdraft report out
-  outdraft report out --out /srv/www/tuning.html
+  outdraft report tune-out
+  outdraft report tune-out --out /srv/www/tuning.html
 """
 
 _REPORT = (

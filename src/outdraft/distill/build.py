@@ -16,8 +16,9 @@ from outdraft.engine.models.head import read_lm_head
 from outdraft.engine.models.weights import SafetensorsWeights
 from outdraft.errors import OptionError
 from outdraft.modelspec import ModelSpec
-from outdraft.modelspec.head import COLUMNS, LM_HEAD, NUM_TAPS, HeadSpec, canonical_name
+from outdraft.modelspec.head import COLUMNS, LM_HEAD, NUM_TAPS, HeadSpec, canonical_name, read_head
 
+_DRAFT_VOCAB = 4096
 _SCALE_TEXTS = 16  # texts that show how large the target's states are
 
 
@@ -26,7 +27,7 @@ class HeadSize:
     intermediate: int | None = None  # None: as wide as the target is
     heads: int | None = None  # None: the target's
     kv_heads: int | None = None
-    draft_vocab: int = 4096
+    draft_vocab: int | None = None  # None: 4096
     taps: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -36,6 +37,20 @@ class HeadSize:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise OptionError(f"{name} must be at least 1, got {value}")
+
+
+def as_before(size: HeadSize, folder: Path) -> HeadSize:
+    """What was not asked for is as it was in an earlier head."""
+    if not folder.is_dir():
+        raise OptionError(f"no such folder of an earlier draft: {folder}")
+    had = read_head(folder)
+    return HeadSize(
+        intermediate=size.intermediate or had.intermediate_size,
+        heads=size.heads or had.num_heads,
+        kv_heads=size.kv_heads or had.num_kv_heads,
+        draft_vocab=size.draft_vocab or had.draft_vocab_size,
+        taps=size.taps or had.layer_ids,
+    )
 
 
 def head_spec(target: ModelSpec, size: HeadSize) -> HeadSpec:
@@ -54,7 +69,7 @@ def head_spec(target: ModelSpec, size: HeadSize) -> HeadSpec:
         num_kv_heads=kv_heads,
         head_dim=target.head_dim,
         vocab_size=target.vocab_size,
-        draft_vocab_size=min(size.draft_vocab, target.vocab_size),
+        draft_vocab_size=min(size.draft_vocab or _DRAFT_VOCAB, target.vocab_size),
         rms_eps=target.rms_eps,
         rope_theta=target.rope_theta,
         rope_scaling=None,
@@ -86,7 +101,7 @@ def make_draft(
         draft = SmallModel(model_spec(target.spec, size)).to(target.device)
         draft.start_from(target)
     else:
-        spec = head_spec(target.spec, size)
+        spec = head_spec(target.spec, size if start is None else as_before(size, start))
         draft = Head(spec, spec.taps(target.spec.num_layers)).to(target.device)
         draft.choose(
             choose_vocabulary(

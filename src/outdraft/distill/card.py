@@ -74,7 +74,13 @@ def _acceptance(report: Mapping[str, Any]) -> list[str]:
         found = report.get(key)
         if not found:
             continue
-        lines += [words, "", "| temperature | prompts | first token | acceptance length | rounds |"]
+        lines += [
+            words,
+            "first token is the share of rounds whose first draft token was accepted, "
+            "acceptance length the tokens emitted per round.",
+            "",
+            "| temperature | prompts | first token | acceptance length | rounds |",
+        ]
         lines.append("|---|---|---|---|---|")
         for temperature, one in found.items():
             groups = {"all": one["all"], "chat, code, summarization": one["judged"]}

@@ -59,6 +59,23 @@ def held_out_path(folder: Path) -> Path:
     return folder / _HELD_OUT
 
 
+def data_folders(folder: Path, target: Target) -> list[Path]:
+    """It, and those in it, that hold texts of this target: several runs may write beside each
+    other, with seeds and folders of their own, for one training."""
+    inside = sorted(folder.iterdir()) if folder.is_dir() else []
+    found = [each for each in (folder, *inside) if (each / _MANIFEST).is_file()]
+    manifests = [read_object(each / _MANIFEST) for each in found]
+    for each, manifest in zip(found, manifests, strict=True):
+        if manifest.get("target") != target.identity():
+            raise OptionError(f"{each} holds texts of another target; choose another --data")
+        if manifest.get("top") != manifests[0].get("top"):
+            raise OptionError(
+                f"{each} keeps {manifest.get('top')} likeliest tokens, {found[0]} "
+                f"{manifests[0].get('top')}; they cannot be learned from together"
+            )
+    return [each for each in found if shard_paths(each) and held_out_path(each).exists()]
+
+
 def make_data(
     target: Target, prompts: Sequence[Prompt], folder: Path, settings: DataSettings, tell: Tell
 ) -> dict[str, int]:

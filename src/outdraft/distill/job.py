@@ -17,7 +17,13 @@ import torch
 from outdraft.distill.build import HeadSize, make_draft
 from outdraft.distill.card import model_card
 from outdraft.distill.clock import Tell
-from outdraft.distill.data import DataSettings, held_out_path, make_data, shard_paths
+from outdraft.distill.data import (
+    DataSettings,
+    data_folders,
+    held_out_path,
+    make_data,
+    shard_paths,
+)
 from outdraft.distill.files import read_object, write_json
 from outdraft.distill.head_draft import Head
 from outdraft.distill.measuring import measure_draft
@@ -95,11 +101,12 @@ def _with_budgets(job: Job) -> Job:
 
 
 def _train(job: Job, target: Target, tell: Tell) -> dict[str, Any]:
-    paths = shard_paths(job.data)
-    if not paths or not held_out_path(job.data).exists():
+    folders = data_folders(job.data, target)
+    if not folders:
         raise OptionError(f"{job.data} holds no texts yet; run the data stage first")
+    paths = [path for folder in folders for path in shard_paths(folder)]
     tell("train", 0.0, f"reading {len(paths)} shards")
-    corpus, measured_on = Corpus(paths), Corpus([held_out_path(job.data)])
+    corpus, measured_on = Corpus(paths), Corpus([held_out_path(folders[0])])
     settings = job.train_settings
     draft = make_draft(job.kind, target, corpus, job.size, seed=settings.seed, start=job.start)
     report: dict[str, Any] = {

@@ -138,7 +138,9 @@ def _with_reasons(text: str, form: str, reasons: list[str]) -> str:
 
 def own_config(results: Results, speculation: Speculation) -> str:
     """For `outdraft serve --config outdraft.toml`."""
-    lines = ["# For `outdraft serve --config outdraft.toml`; flags win over this file."]
+    lines = [
+        "# For `outdraft serve --config outdraft.toml`, or `outdraft emit --speculation outdraft.toml`."
+    ]
     load = results.main
     if load is not None and load.verdict is not None:
         lines += [f"# {load.name}: {load.verdict['decision']}"]
@@ -149,5 +151,8 @@ def own_config(results: Results, speculation: Speculation) -> str:
         lines.append("# Speculation stays off: nothing clearly pays for all that comes here.")
         return "\n".join(lines) + "\n"
     config = json.dumps(settings_of(speculation))
-    lines += ["# As vLLM writes it too.", f"speculative_config = {json.dumps(config)}"]
+    lines += [
+        "# The keys are outdraft's; vllm.sh has vLLM's.",
+        f"speculative_config = {json.dumps(config)}",
+    ]
     return "\n".join(lines) + "\n"

@@ -38,7 +38,7 @@ _NOTHING = ("open", "?", "Nothing could be measured")
 # What may lie beside the page, and what it is for.
 FILES = {
     "vllm.sh": "starts vLLM",
-    "vllm.json": "vLLM's speculative config alone",
+    "vllm.json": "the same as data: command, config, reasons",
     "sglang.sh": "starts SGLang",
     "llama-server.sh": "starts llama.cpp's server",
     "outdraft.toml": "for outdraft's own server",
