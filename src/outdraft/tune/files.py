@@ -138,9 +138,7 @@ def _with_reasons(text: str, form: str, reasons: list[str]) -> str:
 
 def own_config(results: Results, speculation: Speculation) -> str:
     """For `outdraft serve --config outdraft.toml`."""
-    lines = [
-        "# For `outdraft serve --config outdraft.toml`, or `outdraft emit --speculation outdraft.toml`."
-    ]
+    lines = ["# For `outdraft serve --config` and `outdraft emit --speculation`."]
     load = results.main
     if load is not None and load.verdict is not None:
         lines += [f"# {load.name}: {load.verdict['decision']}"]
