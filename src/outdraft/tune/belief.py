@@ -4,12 +4,13 @@ Each tells something the other does not. A block is noisy, and says nothing of a
 run; a prediction may be off, more so for a whole proposer (its draft costs more than thought) than
 for one of its draft lengths beside the others. So logarithms of speedups are taken to be normal
 around the predictions, those of one proposer going along with each other, and blocks to be those
-speedups with noise on top. What is believed after some blocks then has a closed form.
+speedups with noise on top, some of it common to all arms of a block: its texts, its moment. What
+is believed after some blocks then has a closed form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log, sqrt
 
@@ -18,7 +19,9 @@ from numpy.typing import NDArray
 
 # How far predictions are off, as standard deviations of logarithms: see dev/LOG.md.
 _ALL, _PROPOSER, _ARM = 0.05, 0.05, 0.04
-_NOISE, _NOISE_WEIGHT = 0.09, 4  # of a block, before any was seen; counts as so many blocks
+_NOISE, _NOISE_WEIGHT = 0.09, 4  # of an arm in a block, before any was seen; counts as so many
+_BLOCK = 0.1  # of a block, common to its arms
+_ROUNDS = 5  # of taking away means, where not every arm was in every block
 _LEAST = 1e-3  # a speedup has a logarithm
 
 
@@ -43,21 +46,23 @@ class Belief:
 def believe(
     predicted: Mapping[str, float],  # speedups by the arms' names
     proposers: Mapping[str, str],  # the same names → their proposers
-    gains: Mapping[str, Sequence[float]],  # logarithms of speedups, block by block
+    gains: Mapping[str, Mapping[int, float]],  # logarithms of speedups by block
 ) -> Belief:
     names = list(predicted)
     place = {name: at for at, name in enumerate(names)}
     mean = np.array([log(max(predicted[name], _LEAST)) for name in names])
     kin = np.array([[proposers[a] == proposers[b] for b in names] for a in names], dtype=np.float64)
     covariance = _ALL**2 + _PROPOSER**2 * kin + _ARM**2 * np.eye(len(names))
-    seen = [name for name in names if gains.get(name)]
+    seen = [(place[name], block, gain) for name in names
+            for block, gain in sorted(gains.get(name, {}).items())]  # fmt: skip
     if not seen:
         return Belief(place, mean, covariance)
-    rows = [place[name] for name in seen]
-    measured = np.array([np.mean(gains[name]) for name in seen])
-    noise = _noise([gains[name] for name in seen])
-    uncertain = np.diag([noise / len(gains[name]) for name in seen])
-    weight = covariance[:, rows] @ np.linalg.inv(covariance[np.ix_(rows, rows)] + uncertain)
+    rows = [row for row, _, _ in seen]
+    blocks = np.array([block for _, block, _ in seen])
+    measured = np.array([gain for _, _, gain in seen])
+    unsure = _noise(np.array(rows), blocks, measured) * np.eye(len(seen))
+    unsure += _BLOCK**2 * (blocks[:, None] == blocks[None])
+    weight = covariance[:, rows] @ np.linalg.inv(covariance[np.ix_(rows, rows)] + unsure)
     return Belief(
         place,
         mean + weight @ (measured - mean[rows]),
@@ -65,8 +70,13 @@ def believe(
     )
 
 
-def _noise(gains: Sequence[Sequence[float]]) -> float:
-    """The variance of a block, from what blocks of one arm differ by."""
-    squares = sum(float(np.sum((np.array(each) - np.mean(each)) ** 2)) for each in gains)
-    free = sum(len(each) - 1 for each in gains)
+def _noise(arms: NDArray[np.int64], blocks: NDArray[np.int64], gains: NDArray[np.float64]) -> float:
+    """The variance of an arm in a block, from what is left beside its arm's and block's means."""
+    left = gains.copy()
+    for _ in range(_ROUNDS):
+        for by in (arms, blocks):
+            for one in set(by.tolist()):
+                left[by == one] -= left[by == one].mean()
+    free = max(len(gains) - len(set(arms.tolist())) - len(set(blocks.tolist())) + 1, 0)
+    squares = float(np.sum(left**2)) if free else 0.0
     return (_NOISE_WEIGHT * _NOISE**2 + squares) / (_NOISE_WEIGHT + free)

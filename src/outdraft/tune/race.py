@@ -118,7 +118,7 @@ def _choose(
     known: Known,
 ) -> None:
     """Who leads after the blocks before `number`, and who races in it."""
-    raced = [arm for arm in able if _num_raced(blocks, arm, rules, number)]
+    raced = [arm for arm in able if _later(blocks, arm, rules, number)]
     for arm in raced:
         ratio = ratio_between(OFF, arm, blocks, rules, number, known)
         if ratio is not None:
@@ -135,7 +135,7 @@ def _choose(
         {name_of(arm): _gains(arm, blocks, rules, number, known) for arm in raced},
     )
     ranked = sorted(held, key=lambda arm: (-belief.of(name_of(arm)), arm.k))
-    seasoned = [arm for arm in ranked if _num_raced(blocks, arm, rules, number) >= _EARLY_BLOCKS]
+    seasoned = [arm for arm in ranked if len(_later(blocks, arm, rules, number)) >= _EARLY_BLOCKS]
     leader = (seasoned or ranked)[0]
     _lead(standing, leader)
     rivals = [
@@ -169,26 +169,17 @@ def _behind(
     return f"{said}, which is {lead.estimate:.2f}x{interval} of it after {lead.num_blocks} blocks"
 
 
-def _num_raced(
-    blocks: Mapping[str, Sequence[Block]], arm: Speculation, rules: Rules, number: int
-) -> int:
-    """Blocks behind those of the first part."""
-    return sum(each.block >= rules.num_profile for each in fit(blocks, arm, number))
-
-
 def _gains(
     arm: Speculation,
     blocks: Mapping[str, Sequence[Block]],
     rules: Rules,
     number: int,
     known: Known,
-) -> list[float]:
+) -> dict[int, float]:
     """Logarithms of what each block said alone. The first ones made the predictions already."""
-    off = {each.block: each for each in fit(blocks, OFF, number)}
-    found = []
-    for block in fit(blocks, arm, number):
-        if block.block < rules.num_profile:
-            continue
+    off = {each.block: each for each in _later(blocks, OFF, rules, number)}
+    found = {}
+    for block in _later(blocks, arm, rules, number):
         key = (name_of(arm), block.block)
         if key not in known.gains and block.block in off:
             base = off[block.block].records
@@ -196,8 +187,15 @@ def _gains(
             known.gains[key] = None if ratio is None else log(ratio.estimate)
         gain = known.gains.get(key)
         if gain is not None:
-            found.append(gain)
+            found[block.block] = gain
     return found
+
+
+def _later(
+    blocks: Mapping[str, Sequence[Block]], arm: Speculation, rules: Rules, number: int
+) -> list[Block]:
+    """Behind those of the first part."""
+    return [each for each in fit(blocks, arm, number) if each.block >= rules.num_profile]
 
 
 def _lead(standing: Standing, leader: Speculation | None) -> None:

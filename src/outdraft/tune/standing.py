@@ -54,7 +54,7 @@ class Known:
     """What was worked out already: of blocks that are there it stays the same."""
 
     ratios: dict[tuple[str, str, int], Ratio | None] = field(default_factory=dict)
-    gains: dict[tuple[str, int], float | None] = field(default_factory=dict)
+    gains: dict[tuple[str, int], float | None] = field(default_factory=dict)  # logarithms
     judged: dict[tuple[str, int, int], tuple[Evidence, Verdict]] = field(default_factory=dict)
     predicted: dict[tuple[tuple[str, ...], ...], dict[str, float]] = field(default_factory=dict)
 
