@@ -13,8 +13,9 @@ A workload is categories:temperature:concurrency. For each one on outdraft's own
   less a bit, because arms that race are quicker than the average one (or --budget); the time that
   engines take to start counts in neither. It sees the first of the same requests. Its pick is the
   arm it calls the best, or off where it says DON'T SHIP;
-- the best of the sweep beside tune's pick, where they differ, once more: the best of many arms was
-  partly lucky in the sweep, and here it is not.
+- the best of the sweep beside tune's pick, where they differ, in three more rounds: the best of
+  many arms was partly lucky in the sweep, and here it is not. Each round has engines of its own:
+  an engine keeps for its whole life what luck it had with memory when it started.
 
 Requests are those that were measured; each engine's first one, which proves that it speculates, is
 not among them, neither in tune nor in the sweep. Everything measured is in journals under --out.
@@ -26,6 +27,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import exp, log
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +87,7 @@ class Found:
     speedups: Mapping[str, Ratio]  # of the sweep; geometric means
     medians: Mapping[str, Ratio]
     lead: Ratio | None  # the pick over the best in the sweep; None: they are the same
-    confirmed: Ratio | None  # measured again
+    confirmed: tuple[Ratio, ...]  # the same, measured again with other engines each time
     predicted: Mapping[str, float]
     profiled: tuple[str, ...]  # arms that the predictions were made from
     budget_s: float
@@ -95,6 +97,11 @@ class Found:
     num_sweep: int
     failed: Mapping[str, str]
     num_unfit: int  # blocks that are left out: the client was not fit to measure
+
+    @property
+    def again(self) -> float | None:
+        logs = [log(each.estimate) for each in self.confirmed]
+        return exp(sum(logs) / len(logs)) if logs else None
 
     @property
     def errors(self) -> dict[str, float]:
@@ -152,13 +159,14 @@ def run_tune(tuning: Tuning, folder: Path) -> tuple[Results, tuple[str, ...]]:
 
 def run_workload(workload: Workload, args: argparse.Namespace) -> Found:
     folder = folder_of(workload, args.out)
-    part, confirm = (Part(workload.concurrency, part=each) for each in (SWEEP, CONFIRM))
+    part = Part(workload.concurrency, part=SWEEP)
+    rounds = [Part(workload.concurrency, part=each) for each in CONFIRM]
     tuning = tuning_of(workload, args, 1.0)
     arms = (OFF, *tuning.search.arms)
     num_blocks, confirming = (workload.num_blocks(n) for n in (args.requests, args.confirm))
     header = {"arms": [name_of(arm) for arm in arms], "blocks": num_blocks, **tuning.header}
     requests = tuning.blocks[tuning.search.loads[0].name]
-    blocks = {SWEEP: requests, CONFIRM: requests}
+    blocks = dict.fromkeys((SWEEP, *CONFIRM), requests)
     say(f"{workload.name}: {len(arms)} arms, {num_blocks * workload.block} requests each")
     with Journal(folder / "sweep.jsonl", header) as journal:
         with engines(tuning, blocks, folder / "logs") as lab:
@@ -178,11 +186,10 @@ def run_workload(workload: Workload, args: argparse.Namespace) -> Found:
             raise OptionError(f"{workload.name}: {pick} was not measured in the sweep")
         best = max(speedups, key=lambda name: speedups[name].estimate)
         named = {name_of(arm): arm for arm in arms}
-        confirmed = None
-        if args.confirm and pick != best:
+        for each in rounds if args.confirm and pick != best else ():
             with engines(tuning, blocks, folder / "logs") as lab:
-                measure_all(confirm, (named[best], named[pick]), confirming, lab, journal)
-            confirmed = geometric(journal, CONFIRM, named[best], named[pick])
+                measure_all(each, (named[best], named[pick]), confirming, lab, journal)
+        confirmed = [geometric(journal, each, named[best], named[pick]) for each in CONFIRM]
         off = records_of(journal, SWEEP, OFF)
         medians = {
             name: ratio_of("e2e", off, records_of(journal, SWEEP, named[name]), level=0.95)
@@ -198,7 +205,7 @@ def run_workload(workload: Workload, args: argparse.Namespace) -> Found:
             speedups=speedups,
             medians={name: each for name, each in medians.items() if each is not None},
             lead=None if pick == best else geometric(journal, SWEEP, named[best], named[pick]),
-            confirmed=confirmed,
+            confirmed=tuple(each for each in confirmed if each is not None and pick != best),
             predicted={arm.name: arm.predicted for arm in load.arms if arm.predicted is not None},
             profiled=profiled,
             budget_s=budget_s,
@@ -239,8 +246,9 @@ def report(found: Found) -> str:
     lines.append(f"tune: {found.pick} {ratio_text(picked)} in the sweep · {found.decision} · "
                  f"{found.tune_s:.0f} s of {found.budget_s:.0f} s")  # fmt: skip
     lines.append(f"pick by best: {_lead_text(found.lead)}")
-    if found.confirmed is not None:
-        lines.append(f"  measured again: {_lead_text(found.confirmed)}")
+    lines += [f"  measured again: {_lead_text(each)}" for each in found.confirmed]
+    if found.again is not None:
+        lines.append(f"  together: {found.again:.3f}")
     lines.append(f"requests: tune {found.num_tune}, sweep {found.num_sweep}: "
                  f"{found.num_tune / found.num_sweep:.2f}")  # fmt: skip
     lines.append(f"predictions within 15 %: {_within(errors.values())}; without the arms they were "
@@ -273,11 +281,11 @@ def _within(errors: Sequence[float] | Any) -> str:
 
 def summary(all_found: Sequence[Found]) -> str:
     near = [each.lead is None or each.lead.estimate >= 1 - NEAR for each in all_found]
-    fresh = [each.confirmed.estimate >= 1 - NEAR if each.confirmed is not None else ok
+    fresh = [each.again >= 1 - NEAR if each.again is not None else ok
              for each, ok in zip(all_found, near, strict=True)]  # fmt: skip
     few = [each.num_tune <= FEW * each.num_sweep for each in all_found]
     total = len(all_found)
-    is_confirmed = any(each.confirmed is not None for each in all_found)
+    is_confirmed = any(each.confirmed for each in all_found)
     again = f" ({sum(fresh)} of {total} measured again)" if is_confirmed else ""
     return "\n".join((
         f"pick within 3 % of the best of the sweep: {sum(near)} of {total} workloads{again}",
@@ -298,7 +306,7 @@ def options(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--requests", type=int, default=24, help="of each arm in the sweep")
     parser.add_argument(
-        "--confirm", type=int, default=24, help="of the pick and the best, again; 0: none"
+        "--confirm", type=int, default=24, help="of the pick and the best in each round; 0: none"
     )
     parser.add_argument("--budget", type=float, help="of tune, in seconds")
     parser.add_argument("--threads", type=int)

@@ -16,7 +16,7 @@ from outdraft.tune.arm import Load, name_of
 from outdraft.tune.journal import Block, Failure, Journal
 from outdraft.tune.lab import Lab
 
-SWEEP, CONFIRM = "sweep", "confirm"  # parts of the journal
+SWEEP, CONFIRM = "sweep", ("confirm", "confirm 2", "confirm 3")  # parts of the journal
 
 
 @dataclass(frozen=True)
