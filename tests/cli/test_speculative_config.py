@@ -78,7 +78,7 @@ class TestJson:
         [
             ('{"method": "ngram", "num_spec_tokens": 3}', ["'num_spec_tokens'", "valid:"]),
             ('{"method": "ngram", "disable_padded_drafter_batch": true}', ["disable_padded"]),
-            ('{"method": "eagle3", "model": "d"}', ["'eagle3'", "off, ngram, suffix, draft_model"]),
+            ('{"method": "medusa", "model": "d"}', ["'medusa'", "off, ngram, suffix, draft_model"]),
             ('{"method": "draft_model"}', ["needs a draft"]),
             ('{"num_speculative_tokens": 3}', ["no method", "ngram"]),
             ('{"method": "ngram", "num_speculative_tokens": 0}', ["k must be", "got 0"]),
