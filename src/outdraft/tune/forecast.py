@@ -146,7 +146,7 @@ def _verify(
 
 
 def _pace(blocks: Sequence[Block]) -> Pace | None:
-    """Steps take what they took in the quickest block: machines have slow moments, no quick ones."""
+    """Steps take what they did in the quickest block: machines have slow moments, no quick ones."""
     paces = [pace for each in blocks if (pace := _block_pace(each))]
     if not paces:
         return None
