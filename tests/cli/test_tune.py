@@ -33,6 +33,7 @@ def tune(target: str, out: Path, *flags: str) -> list[str]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_killed_and_gone_on_with(target: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     journal = out / "journal.jsonl"

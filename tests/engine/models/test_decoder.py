@@ -128,6 +128,7 @@ def test_gguf_of_other_families_equals_transformers(
     assert float((got - expected).abs().max()) <= MAX_ERROR
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_smollm2_equals_transformers(smollm2_path: Path, load: Load) -> None:
     """On text. On random tokens the two differ by 1.4e-4, of logits up to 34, while each is
