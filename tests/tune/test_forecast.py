@@ -47,15 +47,6 @@ def test_every_length_from_the_longest(costs: Costs, objective: str) -> None:
         assert found[name_of(arm)] == pytest.approx(true, rel=0.04), arm.k
 
 
-def test_a_slow_moment_of_off_makes_nobody_fast() -> None:
-    off, longest = blocks_of(OFF, Costs()), blocks_of(ARMS[-1], Costs())
-    name = name_of(ARMS[-1])
-    true = forecast(ARMS, off[:2], {name: longest[:2]}, "e2e")
-    slow = written_block(OFF, 0, Costs(plain=0.06), size=1)
-    found = forecast(ARMS, [slow, off[1]], {name: longest[:2]}, "e2e")
-    assert found == pytest.approx(true, rel=0.02)
-
-
 def test_nothing_is_said_of_proposers_without_a_block() -> None:
     other = Speculation("ngram", k=4)
     off, longest = blocks_of(OFF, Costs()), blocks_of(ARMS[-1], Costs())

@@ -19,7 +19,7 @@ from outdraft.speculation import Speculation
 
 _EXAMPLES = """\
 examples:
-  outdraft emit --speculation tune-out/outdraft.toml --engine vllm --form k8s
+  outdraft emit --speculation tune-out/outdraft.toml --engine vllm --target ./my-model --form k8s
   outdraft emit --speculation mine.toml --engine sglang --target ./my-model --form compose
   outdraft emit --speculation mine.json --engine vllm --target meta-llama/Llama-3.1-70B-Instruct \\
     --tensor-parallel-size 8 --hosts 2 --form k8s --out vllm.yaml

@@ -41,8 +41,6 @@ class HeadSize:
 
 def as_before(size: HeadSize, folder: Path) -> HeadSize:
     """What was not asked for is as it was in an earlier head."""
-    if not folder.is_dir():
-        raise OptionError(f"no such folder of an earlier draft: {folder}")
     had = read_head(folder)
     return HeadSize(
         intermediate=size.intermediate or had.intermediate_size,
@@ -95,6 +93,8 @@ def make_draft(
     start: Path | None = None,
 ) -> SmallModel | Head:
     """A fresh draft on the target's device, or one with the weights of `start`, a folder."""
+    if start is not None and not start.is_dir():
+        raise OptionError(f"no such folder of an earlier draft: {start}")
     torch.manual_seed(seed)
     draft: SmallModel | Head
     if isinstance(size, ModelSize):
@@ -117,8 +117,6 @@ def make_draft(
 
 def take_weights(draft: SmallModel | Head, folder: Path, target: Target) -> None:
     """The weights of an earlier draft of the same sizes; a head may have grown since."""
-    if not folder.is_dir():
-        raise OptionError(f"no such folder of an earlier draft: {folder}")
     weights = SafetensorsWeights(folder)
     if isinstance(draft, Head):
         state = _grown(plain_head(weights, target.network.embedding), draft)

@@ -7,22 +7,10 @@ from collections.abc import Sequence
 from outdraft.report.numbers import percent
 from outdraft.report.tables import aligned
 from outdraft.stats import Ratio
-from outdraft.tune.results import (
-    BASELINE,
-    BEST,
-    DROPPED,
-    FAILED,
-    PREDICTED,
-    RACED,
-    ArmResult,
-    LoadResult,
-    Results,
-    ScheduleResult,
-)
+from outdraft.tune.results import PREDICTED, STATES, ArmResult, LoadResult, Results, ScheduleResult
 from outdraft.tune.routing import routing_of
 
 _SHOWN = 10  # arms of a load; the rest is in the report
-_ORDER = (BASELINE, BEST, RACED, DROPPED, PREDICTED, FAILED)  # of states in a table
 
 
 def tune_table(results: Results) -> str:
@@ -119,7 +107,7 @@ def _order(arm: ArmResult) -> tuple[int, float]:
     """What was raced first: predictions of arms that nobody measured are often above all others."""
     is_known = arm.measured is not None and arm.state != PREDICTED
     worth = arm.measured.estimate if arm.measured is not None and is_known else arm.predicted
-    return _ORDER.index(arm.state), -(worth or 0.0)
+    return STATES.index(arm.state), -(worth or 0.0)
 
 
 def _with_last_to_the_left(rows: Sequence[tuple[str, ...]]) -> str:

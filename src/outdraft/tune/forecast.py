@@ -146,27 +146,14 @@ def _verify(
 
 
 def _pace(blocks: Sequence[Block]) -> Pace | None:
-    """Steps take what they did in the quickest block: machines have slow moments, no quick ones."""
-    paces = [pace for each in blocks if (pace := _block_pace(each))]
-    if not paces:
-        return None
-    step = min(each.step for each in paces)
-    return Pace(_mean([p.first for p in paces]), step, _mean([p.stall for p in paces]))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return fsum(values) / len(values)
-
-
-def _block_pace(block: Block) -> Pace | None:
-    records = _records([block])
+    records = _records(blocks)
     done = [each for each in records if each.ok and each.completion_tokens]
     behind_first = sum(each.completion_tokens or 0 for each in done) - len(done)
-    if _is_told([block]):
-        return pace_of([block], behind_first - added(done).num_accepted_tokens)
-    if block.counted is not None and any(not each.ok for each in records):
+    if _is_told(blocks):
+        return pace_of(blocks, behind_first - added(done).num_accepted_tokens)
+    if any(each.counted for each in blocks) and any(not each.ok for each in records):
         return None  # the server counted the drafts of failed requests too
-    return pace_of([block], behind_first - counts_of([block])[0].num_accepted_tokens)
+    return pace_of(blocks, behind_first - counts_of(blocks)[0].num_accepted_tokens)
 
 
 def _profile(arm: Speculation, blocks: Sequence[Block]) -> Profile | None:

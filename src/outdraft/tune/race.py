@@ -147,13 +147,13 @@ def _choose(
     standing.alive = (leader, *rivals)[: rules.max_finalists]
     standing.finalists = tuple(dict.fromkeys((*raced, *standing.alive)))
     standing.dropped = {
-        name_of(arm): _behind(arm, leader, blocks, rules, number, known)
+        name_of(arm): _why_dropped(arm, leader, blocks, rules, number, known)
         for arm in raced
         if arm not in standing.alive
     }
 
 
-def _behind(
+def _why_dropped(
     arm: Speculation,
     leader: Speculation,
     blocks: Mapping[str, Sequence[Block]],

@@ -14,7 +14,7 @@ from outdraft.stats import Ratio
 
 SCHEMA = 1
 
-# What became of an arm under a load.
+# What became of an arm under a load, in the order of tables.
 BASELINE = "baseline"  # off: what all others are measured against
 BEST = "best"  # of those that raced, by all that is known (it may still lose against off)
 RACED = "raced"  # measured to the end
