@@ -155,7 +155,7 @@ def test_keys_before_the_first_are_never_seen(tmp_path: Path, load: Load) -> Non
         first_key=2,
     )
     [group] = batcher.prepare([Run([5, 6, 7], 2, [1], num_logits=1)]).groups
-    seen = (group.masks[None][0, :, 0] == 0).int().tolist()
+    seen = (group.masks[None][0, 0, :, 0] == 0).int().tolist()
     assert [row[:6] for row in seen] == [[0, 0, 1, 0, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 1, 1, 1, 0]]
 
 

@@ -84,6 +84,8 @@ class Batcher:
         self._windows = sorted(set(windows), key=lambda window: window or 0)
         self._min_rows = min_rows
         self._first_key = first_key
+        # Where each kv head's blocks begin in the cache, (kv_heads, 1).
+        self._heads = torch.arange(num_kv_heads, device=self._device)[:, None] * cache.num_blocks
         # Enough queries per sequence that no attention product is too small (attention.py).
         self._min_queries = -(-MIN_PRODUCT_ROWS // (num_heads // num_kv_heads))
 
@@ -153,7 +155,7 @@ class Batcher:
         later = torch.arange(steps, device=self._device)[:, None]
         starts = torch.tensor([run.start for run in runs]).to(self._device)
         keys = torch.arange(group.num_blocks * size, device=self._device)
-        # (steps, S, 1, 1, L): all of a sequence's queries are one and its padding.
+        # (steps, S, 1, 1, 1, L): all of a sequence's queries are one and its padding.
         masks = self._mask((starts + later)[..., None], keys, None)
         positions = last.positions - later.flip(0)  # those of padding mean nothing
         return [
@@ -188,20 +190,20 @@ class Batcher:
             num_queries=num_queries,
             num_blocks=num_blocks,
             rows=None if alone or rows == list(range(num_rows)) else torch.tensor(rows).to(device),
-            blocks=torch.tensor(blocks).view(-1).to(device),
+            blocks=(torch.tensor(blocks).to(device)[:, None] + self._heads).view(-1),
             first_block=first if consecutive else None,
             masks={window: self._mask(at, keys, window) for window in self._windows},
         )
 
     def _mask(self, at: Tensor, keys: Tensor, window: int | None) -> Tensor:
-        """0 where a query at `at` (…, Q) sees a key (L,), -inf elsewhere: (…, Q, 1, L)."""
+        """0 where a query at `at` (…, Q) sees a key (L,), -inf elsewhere: (…, 1, Q, 1, L)."""
         hidden = keys > at[..., None]
         if window is not None:
             hidden |= keys <= at[..., None] - window
         if self._first_key:
             hidden |= keys < self._first_key
         mask = torch.zeros(hidden.shape, device=at.device).masked_fill_(hidden, float("-inf"))
-        return mask.unsqueeze(-2)
+        return mask[..., None, :, None, :]
 
 
 def _slot(table: Seq[int], position: int, size: int) -> int:

@@ -33,22 +33,27 @@ def attend(
         queries = queries.index_select(0, group.rows)
     elif len(queries) < s * q:  # a single row: repeated
         queries = queries.expand(s * q, -1, -1)
-    folded = queries.view(s, q, num_kv, per_kv, dim).permute(2, 0, 1, 3, 4)
-    folded = folded.reshape(num_kv * s, q * per_kv, dim)
+    folded = queries.view(s, q, num_kv, per_kv, dim).transpose(1, 2)
+    folded = folded.reshape(s * num_kv, q * per_kv, dim)
     scores = torch.bmm(folded, keys.transpose(1, 2)).float()
-    scores.view(num_kv, s, q, per_kv, length).add_(group.masks[window])
-    weights = torch.softmax(scores, -1).to(values.dtype)  # (num_kv * S, Q * per_kv, length)
+    scores.view(s, num_kv, q, per_kv, length).add_(group.masks[window])
+    weights = torch.softmax(scores, -1).to(values.dtype)  # (S * num_kv, Q * per_kv, length)
 
     out = torch.bmm(weights[..., :KEYS_PER_SUM], values[:, :KEYS_PER_SUM])
     for at in range(KEYS_PER_SUM, length, KEYS_PER_SUM):
         end = at + KEYS_PER_SUM
         out.baddbmm_(weights[..., at:end], values[:, at:end])
-    out = out.view(num_kv, s, q, per_kv, dim).permute(1, 2, 0, 3, 4)
+    out = out.view(s, num_kv, q, per_kv, dim).transpose(1, 2)
     return out.reshape(s * q, num_kv * per_kv * dim)
 
 
 def _gathered(cache: Tensor, group: Group, length: int) -> Tensor:
-    """(num_kv * S, length, D) of the group's sequences, in place where that is possible."""
+    """(S * num_kv, length, D) of the group's sequences, in place where that is possible.
+
+    The copy lies in the order in which the products go through it, so that a thread reads what it
+    wrote itself: what another core wrote is slow to come by where cores do not share a cache.
+    """
     if group.first_block is not None:
         return cache.narrow(1, group.first_block, group.num_blocks).flatten(1, 2)
-    return cache.index_select(1, group.blocks).view(-1, length, cache.shape[-1])
+    copied = cache.flatten(0, 1).index_select(0, group.blocks)
+    return copied.view(-1, length, cache.shape[-1])

@@ -19,9 +19,10 @@ class Group:
     num_queries: int
     num_blocks: int
     rows: Tensor | None  # (S*Q,) which row of the batch each padded query is; None: all, in order
-    blocks: Tensor  # (S*n,) block of the cache; the scratch block where a sequence is shorter
+    # (S*kv_heads*n,) head * blocks of the cache + block; the scratch block where one is shorter
+    blocks: Tensor
     first_block: int | None  # with one sequence on consecutive blocks: read them in place
-    masks: Mapping[int | None, Tensor]  # window → (S, Q, 1, n*block_size), 0 or -inf
+    masks: Mapping[int | None, Tensor]  # window → (S, 1, Q, 1, n*block_size), 0 or -inf
 
 
 @dataclass(frozen=True, slots=True)
