@@ -49,6 +49,7 @@ from outdraft.tune.journal import Journal
 from outdraft.tune.lab import Lab
 from outdraft.tune.results import Results
 from outdraft.tune.session import search
+from outdraft.tune.standing import Standing
 from outdraft.whole_file import write_json
 from tune_sweep import CONFIRM, SWEEP, Part, geometric, measure_all, records_of, say, without_start
 
@@ -88,7 +89,8 @@ class Found:
     medians: Mapping[str, Ratio]
     lead: Ratio | None  # the pick over the best in the sweep; None: they are the same
     confirmed: tuple[Ratio, ...]  # the same, measured again with other engines each time
-    predicted: Mapping[str, float]
+    predicted: Mapping[str, float]  # as tune tells it at its end
+    forecast: Mapping[str, float]  # as it was before the race
     profiled: tuple[str, ...]  # arms that the predictions were made from
     budget_s: float
     tune_s: float
@@ -106,8 +108,11 @@ class Found:
     @property
     def errors(self) -> dict[str, float]:
         """Arm → predicted / measured - 1."""
-        both = self.predicted.keys() & self.speedups.keys()
-        return {name: self.predicted[name] / self.speedups[name].estimate - 1 for name in both}
+        return self.errors_of(self.predicted)
+
+    def errors_of(self, predicted: Mapping[str, float]) -> dict[str, float]:
+        both = predicted.keys() & self.speedups.keys()
+        return {name: predicted[name] / self.speedups[name].estimate - 1 for name in both}
 
 
 def workload_of(text: str) -> Workload:
@@ -147,14 +152,14 @@ def engines(tuning: Tuning, blocks: Mapping[str, Blocks], logs: Path) -> Lab:
 # ---------------------------------------------------------------- measuring
 
 
-def run_tune(tuning: Tuning, folder: Path) -> tuple[Results, tuple[str, ...]]:
+def run_tune(tuning: Tuning, folder: Path) -> tuple[Results, Standing]:
     with (
         Journal(folder / "journal.jsonl", tuning.header) as journal,
         engines(tuning, tuning.blocks, folder / "logs") as lab,
     ):
-        finished = search(tuning.search, journal, without_start(lab))
+        finished = search(tuning.search, journal, without_start(lab), prepare=lab.prepare)
         results = make_results(tuning.given, tuning.search, finished, journal)
-        return results, finished[0].standing.calibrated
+        return results, finished[0].standing
 
 
 def run_workload(workload: Workload, args: argparse.Namespace) -> Found:
@@ -178,7 +183,7 @@ def run_workload(workload: Workload, args: argparse.Namespace) -> Found:
         sweep_s = journal.elapsed_s(SWEEP)
         budget_s = args.budget or _LESS * sweep_s * FEW
         say(f"  tune, with {budget_s:.0f} s")
-        results, profiled = run_tune(tuning_of(workload, args, budget_s), folder / "tune")
+        results, standing = run_tune(tuning_of(workload, args, budget_s), folder / "tune")
         load = results.loads[0]
         decision = "no verdict" if load.verdict is None else load.verdict["decision"]
         pick = load.best if load.best is not None and decision != DONT_SHIP else name_of(OFF)
@@ -207,7 +212,8 @@ def run_workload(workload: Workload, args: argparse.Namespace) -> Found:
             lead=None if pick == best else geometric(journal, SWEEP, named[best], named[pick]),
             confirmed=tuple(each for each in confirmed if each is not None and pick != best),
             predicted={arm.name: arm.predicted for arm in load.arms if arm.predicted is not None},
-            profiled=profiled,
+            forecast=standing.forecast,
+            profiled=standing.calibrated,
             budget_s=budget_s,
             tune_s=results.duration_s,
             sweep_s=sweep_s,
@@ -253,6 +259,7 @@ def report(found: Found) -> str:
                  f"{found.num_tune / found.num_sweep:.2f}")  # fmt: skip
     lines.append(f"predictions within 15 %: {_within(errors.values())}; without the arms they were "
                  f"made from {_within(_unprofiled(found))}")  # fmt: skip
+    lines.append(f"  before the race: {_within(found.errors_of(found.forecast).values())}")
     worst = sorted(errors, key=lambda each: -abs(errors[each]))[:3]
     lines.append("  farthest off: " + ", ".join(f"{each} {100 * errors[each]:+.0f} %"
                                                 for each in worst))  # fmt: skip
@@ -287,11 +294,13 @@ def summary(all_found: Sequence[Found]) -> str:
     total = len(all_found)
     is_confirmed = any(each.confirmed for each in all_found)
     again = f" ({sum(fresh)} of {total} measured again)" if is_confirmed else ""
+    at_first = [error for each in all_found for error in each.errors_of(each.forecast).values()]
     return "\n".join((
         f"pick within 3 % of the best of the sweep: {sum(near)} of {total} workloads{again}",
         f"at most a third of its requests: {sum(few)} of {total} workloads",
         "predictions within 15 %: "
-        f"{_within([error for each in all_found for error in each.errors.values()])}",
+        f"{_within([error for each in all_found for error in each.errors.values()])}; before the "
+        f"race {_within(at_first)}",
     ))  # fmt: skip
 
 

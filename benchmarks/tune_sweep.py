@@ -33,6 +33,7 @@ def measure_all(
 ) -> None:
     """Every arm once a block, in an order of the block's own; what is there is not done again."""
     measure = without_start(lab)
+    lab.prepare(arms)
     total, began, before = num_blocks * len(arms), time.monotonic(), _num_done(journal, part)
     for number in range(num_blocks):
         order = list(arms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -149,3 +150,53 @@ def test_control_c_in_the_first_request_is_no_failure_of_the_arm(lab: Lab, playe
     with lab, pytest.raises(KeyboardInterrupt):
         lab.measure(ONE, OFF, 0)
     assert [each.is_stopped for each in played.engines] == [True]
+
+
+PROPOSERS = (OFF, Speculation("ngram", k=8), Speculation("suffix", k=8))
+
+
+def test_engines_that_are_measured_next_are_started_first(
+    lab: Lab, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    working = played.start
+
+    def slowly(*args: Any, **named: Any) -> Engine:
+        clock[0] += 10
+        return working(*args, **named)
+
+    monkeypatch.setattr(lab_module, "start", slowly)
+    lab.prepare(PROPOSERS)
+    lab.prepare(PROPOSERS)
+    assert played.num_starts == 3
+    for number in range(2):
+        for arm in PROPOSERS:
+            found = lab.measure(ONE, arm, number)
+            assert isinstance(found, Block)
+            assert (found.duration_s, found.start_s) == ((10, 10) if number == 0 else (0, 0))
+    assert played.num_starts == 3
+
+
+def test_what_went_wrong_ahead_is_told_when_the_arm_is_measured(
+    lab: Lab, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab_module, "why_not_as_asked", lambda *_: "it did not speculate")
+    lab.prepare(PROPOSERS)
+    assert all(each.is_stopped for each in played.engines)
+    for arm in PROPOSERS:
+        found = lab.measure(ONE, arm, 0)
+        assert isinstance(found, Failure)
+        assert found.reason == "it did not speculate"
+    assert played.num_starts == 3
+
+
+def test_engines_for_which_there_is_no_room_wait(
+    lab: Lab, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab_module, "resident_bytes", lambda processes: 100)
+    monkeypatch.setattr(lab_module, "available_bytes", lambda: 149)
+    lab.prepare(PROPOSERS)
+    assert played.num_starts == 1, "the first needs nobody's room"
+    assert isinstance(lab.measure(ONE, PROPOSERS[1], 0), Block)
+    assert [each.is_stopped for each in played.engines] == [True, False]

@@ -86,7 +86,7 @@ def _search(tuning: Tuning, folder: Path) -> Results:
     ):
         if journal.is_resumed:
             show.note(f"going on with the run in {folder}")
-        finished = search(tuning.search, journal, lab.measure, show.told)
+        finished = search(tuning.search, journal, lab.measure, show.told, lab.prepare)
         results = make_results(tuning.given, tuning.search, finished, journal)
         return with_schedule(results, tuning.search, journal, lab.measure, show.told)
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import log, sqrt
+from math import exp, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 # How far predictions are off, as standard deviations of logarithms: see dev/LOG.md.
-_ALL, _PROPOSER, _ARM = 0.05, 0.05, 0.04
+_ALL, _PROPOSER, _ARM = 0.1, 0.05, 0.04
 _NOISE, _NOISE_WEIGHT = 0.09, 4  # of an arm in a block, before any was seen; counts as so many
 _BLOCK = 0.1  # of a block, common to its arms
 _ROUNDS = 5  # of taking away means, where not every arm was in every block
@@ -68,6 +68,25 @@ def believe(
         mean + weight @ (measured - mean[rows]),
         covariance - weight @ covariance[rows],
     )
+
+
+def expected(
+    predicted: Mapping[str, float],
+    proposers: Mapping[str, str],
+    gains: Mapping[str, Mapping[int, float]],
+) -> dict[str, float]:
+    """The same names → their speedups, each from the first predictions and the other arms' blocks.
+
+    What all arms have in common (the moment at which off was measured) is corrected by any of
+    them; an arm's own blocks are left out, so that it can be held against them.
+    """
+    together = believe(predicted, proposers, gains)
+    found = {}
+    for name in predicted:
+        others = {other: each for other, each in gains.items() if other != name}
+        belief = together if not gains.get(name) else believe(predicted, proposers, others)
+        found[name] = exp(belief.of(name))
+    return found
 
 
 def _noise(arms: NDArray[np.int64], blocks: NDArray[np.int64], gains: NDArray[np.float64]) -> float:

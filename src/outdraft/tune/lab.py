@@ -1,14 +1,16 @@
 """Real engines: starts one for an arm, proves that it speculates, measures a block on it.
 
 Our own engine takes a draft length per request, so one process serves every draft length of a
-proposer, and all proposers stay up side by side: only one of them has requests at a time. Other
-engines are started for each arm, one at a time.
+proposer, and all proposers stay up side by side: only one of them has requests at a time. Those
+that are measured one after the other are started first. Other engines are started for each arm,
+one at a time.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -68,6 +70,7 @@ class Lab:
         self._shares = backend.name == "outdraft"  # draft lengths share a process
         self._servers: dict[str, _Server] = {}
         self._broken: dict[str, str] = {}  # why it could not be started, by server
+        self._ahead_s: dict[str, float] = {}  # starts that were made ahead, by server
 
     def __enter__(self) -> Self:
         return self
@@ -85,9 +88,26 @@ class Lab:
             server.process.stop()
         self._servers.clear()
 
+    def prepare(self, arms: Sequence[Speculation]) -> None:
+        """Starts the engines of arms that are measured next, as far as they fit side by side.
+
+        What is compared is then measured in one go, without starts in between in which the machine
+        may change. What a start took counts for its first block, and so does what went wrong.
+        """
+        for arm in arms if self._shares else ():
+            key = self._key(arm)
+            if key in self._servers or key in self._broken:
+                continue
+            if not self._has_room():
+                return
+            began = time.monotonic()
+            with suppress(OutdraftError):
+                self._server(arm)
+            self._ahead_s[key] = time.monotonic() - began
+
     def measure(self, load: Load, arm: Speculation, block: int) -> Block | Failure:
         """One block, or why there is none: an engine's failure is a result of its arm."""
-        began = time.monotonic()
+        began = time.monotonic() - self._ahead_s.pop(self._key(arm), 0.0)
         name = name_of(arm)
         try:
             server = self._server(arm)
@@ -121,6 +141,7 @@ class Lab:
         try:
             return self._started(key, arm)
         except OutdraftError as error:
+            self._drop(arm)  # it may be up, and not do what it should
             self._broken[key] = str(error)
             raise
 
@@ -149,14 +170,15 @@ class Lab:
 
     def _make_room(self) -> None:
         """Another engine takes as much as the largest that is up; the longest unused ones go."""
-        while self._servers:
-            largest = max(resident_bytes(each.process.processes()) for each in
-                          self._servers.values())  # fmt: skip
-            free = available_bytes()
-            if free is None or free > _ROOM * largest:
-                return
+        while not self._has_room():
             oldest = next(iter(self._servers))
             self._servers.pop(oldest).process.stop()
+
+    def _has_room(self) -> bool:
+        servers = self._servers.values()
+        largest = max((resident_bytes(each.process.processes()) for each in servers), default=0)
+        free = available_bytes()
+        return not servers or free is None or free > _ROOM * largest
 
     def _prove(self, server: _Server, asked: Speculation) -> None:
         """A first request, that everything can draft for; the counters must say that it did."""

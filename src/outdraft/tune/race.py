@@ -14,7 +14,7 @@ from math import log
 
 from outdraft.speculation import OFF, Speculation
 from outdraft.tune.arm import by_proposer, name_of, proposer_name
-from outdraft.tune.belief import believe
+from outdraft.tune.belief import believe, expected
 from outdraft.tune.forecast import forecast
 from outdraft.tune.journal import Block
 from outdraft.tune.judging import judge
@@ -56,7 +56,7 @@ def stand(
     key = (tuple(map(name_of, usable)), standing.calibrated)
     if key not in known.predicted:
         known.predicted[key] = forecast(usable, off, early, rules.objective.name)
-    standing.predicted = known.predicted[key]
+    standing.forecast = standing.predicted = known.predicted[key]
     standing.is_profiled = True
     for number in range(rules.num_profile, rules.max_blocks + 1):
         _choose(standing, able, blocks, rules, number, known)
@@ -124,16 +124,19 @@ def _choose(
         if ratio is not None:
             standing.measured[name_of(arm)] = ratio
     # Where nothing could be predicted, all are as good as off until they are measured.
-    predicted = standing.predicted or dict.fromkeys(map(name_of, able), 1.0)
-    held = [arm for arm in able if name_of(arm) in predicted]
+    forecast = standing.forecast or dict.fromkeys(map(name_of, able), 1.0)
+    held = [arm for arm in able if name_of(arm) in forecast]
     if not held:
         _lead(standing, None)
         return
-    belief = believe(
-        {name_of(arm): predicted[name_of(arm)] for arm in held},
+    told = (
+        {name_of(arm): forecast[name_of(arm)] for arm in held},
         {name_of(arm): proposer_name(arm) for arm in held},
         {name_of(arm): _gains(arm, blocks, rules, number, known) for arm in raced},
     )
+    belief = believe(*told)
+    if standing.forecast:
+        standing.predicted = {**standing.forecast, **expected(*told)}
     ranked = sorted(held, key=lambda arm: (-belief.of(name_of(arm)), arm.k))
     seasoned = [arm for arm in ranked if len(_later(blocks, arm, rules, number)) >= _EARLY_BLOCKS]
     leader = (seasoned or ranked)[0]

@@ -32,7 +32,7 @@ class ArmResult:
     speculation: Mapping[str, Any]  # Speculation's own keys
     state: str
     reason: str = ""  # why it was dropped, why it failed
-    predicted: float | None = None  # speedup
+    predicted: float | None = None  # speedup, from the first blocks and other arms' later ones
     measured: Ratio | None = None  # speedup in the objective
     ratios: Mapping[str, Ratio] = field(default_factory=dict)  # e2e, tpot, ttft, throughput, p99
     acceptance_rate: float | None = None

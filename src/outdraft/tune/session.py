@@ -21,6 +21,7 @@ from outdraft.tune.race import stand
 from outdraft.tune.standing import Known, Rules, Standing
 
 Measure = Callable[[Load, Speculation, int], Block | Failure]
+Prepare = Callable[[Sequence[Speculation]], None]  # these are measured next, one after the other
 _FAR = 2.0  # times its limits: an SLO that no first block meets even so is not met by any arm
 _MAIN_WEIGHT = 2.0  # the first load's part of the budget, against 1 for each other one
 
@@ -61,11 +62,12 @@ def search(
     journal: Journal,
     measure: Measure,
     tell: Callable[[Told], None] = lambda told: None,
+    prepare: Prepare = lambda arms: None,
 ) -> list[Finished]:
     finished = []
     for place, load in enumerate(settings.loads):
         allowed = _share(settings, journal, place)
-        finished.append(_run_load(settings, load, journal, measure, allowed, tell))
+        finished.append(_run_load(settings, load, journal, measure, allowed, tell, prepare))
         if place == 0:
             _check_slo(settings, journal, load)
     return finished
@@ -87,6 +89,7 @@ def _run_load(
     measure: Measure,
     allowed_s: float,
     tell: Callable[[Told], None],
+    prepare: Prepare,
 ) -> Finished:
     num_profile = settings.num_profile.get(load.name, settings.rules.num_profile)
     rules = replace(settings.rules, load_name=load.name, num_profile=num_profile)
@@ -120,6 +123,7 @@ def _run_load(
         # One at a time: a run that was killed within a block asks the same question here.
         arm = standing.next_arms[0]
         tell(Told(load, standing, arm, journal.elapsed_s(), settings.budget_s))
+        prepare(standing.next_arms)
         journal.add(measure(load, arm, standing.next_block))
 
 

@@ -33,6 +33,8 @@ class Rules:
 class Standing:
     """Of one load: everything that follows from its blocks."""
 
+    forecast: dict[str, float] = field(default_factory=dict)  # speedups, from the first part alone
+    # The same, corrected by what other arms gave since; never by the arm's own blocks.
     predicted: dict[str, float] = field(default_factory=dict)
     calibrated: tuple[str, ...] = ()  # arms that the predictions were made from
     is_profiled: bool = False  # the first part is over, whether or not it could predict
