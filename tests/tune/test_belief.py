@@ -97,7 +97,8 @@ def test_what_is_expected_of_an_arm_comes_from_the_others() -> None:
     gains = {name: blocks(math.log(PREDICTED[name] / 1.33), 8) for name in ("a4", "b2")}
     found = expected(PREDICTED, PROPOSERS, gains)
     for name, each in PREDICTED.items():
-        assert found[name] == pytest.approx(each / 1.33, rel=0.12)
+        moved = math.log(each / found[name]) / math.log(1.33)
+        assert 0.4 < moved < 1, f"{name}: a good part of the way, and not beyond"
     alone = expected(PREDICTED, PROPOSERS, {"a4": gains["a4"]})
     assert alone["a4"] == pytest.approx(PREDICTED["a4"]), "its own blocks do not count"
     assert alone["a2"] < 0.85 * PREDICTED["a2"]

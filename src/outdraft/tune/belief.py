@@ -17,8 +17,9 @@ from math import exp, log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-# How far predictions are off, as standard deviations of logarithms: see dev/LOG.md.
-_ALL, _PROPOSER, _ARM = 0.1, 0.05, 0.04
+# How far predictions are off, as standard deviations of logarithms: see dev/LOG.md. All of them
+# alike: by what the texts and moments of two blocks had of their own.
+_ALL, _PROPOSER, _ARM = 0.07, 0.05, 0.04
 _NOISE, _NOISE_WEIGHT = 0.09, 4  # of an arm in a block, before any was seen; counts as so many
 _BLOCK = 0.1  # of a block, common to its arms
 _ROUNDS = 5  # of taking away means, where not every arm was in every block
