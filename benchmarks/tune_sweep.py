@@ -33,8 +33,9 @@ def measure_all(
 ) -> None:
     """Every arm once a block, in an order of the block's own; what is there is not done again."""
     measure = without_start(lab)
-    lab.prepare(arms)
     total, began, before = num_blocks * len(arms), time.monotonic(), _num_done(journal, part)
+    if before < total:
+        lab.prepare(arms)
     for number in range(num_blocks):
         order = list(arms)
         random.Random(f"{part.name}/{number}").shuffle(order)

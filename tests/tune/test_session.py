@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from outdraft.errors import OptionError
-from outdraft.speculation import Speculation
+from outdraft.speculation import OFF, Speculation
 from outdraft.tune.arm import Load, name_of
 from outdraft.tune.assemble import Given, make_results
 from outdraft.tune.journal import Block, Failure, Journal
@@ -74,6 +74,16 @@ def test_the_best_arm_with_few_requests(tmp_path: Path, truths: dict[str, Truth]
         assert arm.predicted is not None
         spec = next(each for each in arms if name_of(each) == arm.name)
         assert arm.predicted == pytest.approx(truth_of(planted, spec, ONE), rel=0.15)
+
+
+@pytest.mark.parametrize("budget", range(20, 32, 3))
+def test_a_budget_that_allows_for_a_verdict_ends_with_one(tmp_path: Path, budget: int) -> None:
+    """Arms that are as good as each other take turns in the lead; the time is over soon."""
+    planted = Planted({"ngram": FLAT, "draft_model": FLAT, "eagle": FLAT}, noise=0.15)
+    block_s = planted.measure(ONE, OFF, 0).duration_s
+    load = run(tmp_path, planted, budget_s=budget * block_s).loads[0]
+    assert load.verdict is not None
+    assert load.verdict["decision"] == "SHIP"
 
 
 def test_the_interval_that_is_shown_is_the_verdicts(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ First every proposer at its longest draft (and, where nobody tells what steps co
 one), beside off: that predicts all arms. Then the best of the predictions run in blocks beside
 off. After each block it is worked out anew what is believed of every arm (`belief.py`): the leader
 runs on, and beside it those that might still be better by more than matters, also ones that have
-not run yet. When there are none, the leader runs against off until the verdict is clear.
+not run yet. When there are none, the leader runs against off until the verdict is clear. Only those
+race for which there is time to be judged (`time_left.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from outdraft.tune.forecast import forecast
 from outdraft.tune.journal import Block
 from outdraft.tune.judging import judge
 from outdraft.tune.standing import Known, Rules, Standing, fit, ratio_between
+from outdraft.tune.time_left import TimeLeft
 
 _EARLY_BLOCKS = 3  # an arm with fewer does not lead
 _SAME = 0.03  # arms within this of each other are as good as each other
@@ -32,10 +34,11 @@ def stand(
     failed: Mapping[str, str],
     rules: Rules,
     known: Known,
+    left_s: float | None = None,
 ) -> Standing:
     """Where the race stands, and what it needs next.
 
-    `known` is filled, and makes the next call quick.
+    `known` is filled, and makes the next call quick. `left_s` is the time there is, if limited.
     """
     standing = Standing(failed=dict(failed))
     able = [arm for arm in arms if name_of(arm) not in failed]
@@ -59,13 +62,17 @@ def stand(
     standing.forecast = standing.predicted = known.predicted[key]
     standing.is_profiled = True
     for number in range(rules.num_profile, rules.max_blocks + 1):
-        _choose(standing, able, blocks, rules, number, known)
+        time = None
+        if left_s is not None and not _is_past(blocks, number):
+            time = TimeLeft.before(number, blocks, left_s)
+        _choose(standing, able, blocks, rules, number, known, time)
         judge(standing, blocks, rules, number, known)
         if standing.is_clear or number == rules.max_blocks or not standing.alive:
             return standing
         if _is_past(blocks, number):  # who ran then was decided then
             continue
-        missing = _missing((OFF, *standing.alive), blocks, failed, number)
+        racing = standing.alive if time is None else time.enough_for(standing.alive)
+        missing = _missing((OFF, *racing), blocks, failed, number)
         if missing:
             standing.next_arms, standing.next_block = missing, number
             return standing
@@ -116,6 +123,7 @@ def _choose(
     rules: Rules,
     number: int,
     known: Known,
+    time: TimeLeft | None,
 ) -> None:
     """Who leads after the blocks before `number`, and who races in it."""
     raced = [arm for arm in able if _later(blocks, arm, rules, number)]
@@ -140,6 +148,17 @@ def _choose(
     ranked = sorted(held, key=lambda arm: (-belief.of(name_of(arm)), arm.k))
     seasoned = [arm for arm in ranked if len(_later(blocks, arm, rules, number)) >= _EARLY_BLOCKS]
     leader = (seasoned or ranked)[0]
+    if time is not None and not time.is_enough_for(leader):
+        # Of those that might be as good, one that can be judged is worth more.
+        leader = next(
+            (
+                arm
+                for arm in seasoned
+                if time.is_enough_for(arm)
+                and belief.might_lead_by(name_of(arm), name_of(leader), _LUCK) > 0
+            ),
+            leader,
+        )
     _lead(standing, leader)
     rivals = [
         arm

@@ -103,7 +103,8 @@ def _run_load(
             for (where, name), each in journal.failures.items()
             if where == load.name
         }
-        standing = stand(settings.arms, blocks, failed, rules, known)
+        left_s = allowed_s - journal.elapsed_s(load.name)
+        standing = stand(settings.arms, blocks, failed, rules, known, left_s)
         tell(Told(load, standing, None, journal.elapsed_s(), settings.budget_s))
         if standing.next_block > 0 and load == settings.loads[0]:
             _check_slo(settings, journal, load, _FAR)
