@@ -165,16 +165,14 @@ def run_tune(tuning: Tuning, folder: Path) -> tuple[Results, Standing]:
 def run_workload(workload: Workload, args: argparse.Namespace) -> Found:
     folder = folder_of(workload, args.out)
     part = Part(workload.concurrency, part=SWEEP)
-    rounds = [Part(workload.concurrency, part=each) for each in CONFIRM]
     tuning = tuning_of(workload, args, 1.0)
     arms = (OFF, *tuning.search.arms)
     num_blocks, confirming = (workload.num_blocks(n) for n in (args.requests, args.confirm))
     header = {"arms": [name_of(arm) for arm in arms], "blocks": num_blocks, **tuning.header}
     requests = tuning.blocks[tuning.search.loads[0].name]
-    blocks = dict.fromkeys((SWEEP, *CONFIRM), requests)
     say(f"{workload.name}: {len(arms)} arms, {num_blocks * workload.block} requests each")
     with Journal(folder / "sweep.jsonl", header) as journal:
-        with engines(tuning, blocks, folder / "logs") as lab:
+        with engines(tuning, {SWEEP: requests}, folder / "logs") as lab:
             measure_all(part, arms, num_blocks, lab, journal)
         speedups = {name_of(arm): ratio for arm in arms
                     if (ratio := geometric(journal, SWEEP, OFF, arm)) is not None}  # fmt: skip
@@ -191,10 +189,12 @@ def run_workload(workload: Workload, args: argparse.Namespace) -> Found:
             raise OptionError(f"{workload.name}: {pick} was not measured in the sweep")
         best = max(speedups, key=lambda name: speedups[name].estimate)
         named = {name_of(arm): arm for arm in arms}
+        # By the pick's name: another one's rounds were at another time, and would pair with nothing.
+        rounds = [Part(workload.concurrency, part=f"{each}, {pick}") for each in CONFIRM]
         for each in rounds if args.confirm and pick != best else ():
-            with engines(tuning, blocks, folder / "logs") as lab:
+            with engines(tuning, {each.name: requests}, folder / "logs") as lab:
                 measure_all(each, (named[best], named[pick]), confirming, lab, journal)
-        confirmed = [geometric(journal, each, named[best], named[pick]) for each in CONFIRM]
+        confirmed = [geometric(journal, each.name, named[best], named[pick]) for each in rounds]
         off = records_of(journal, SWEEP, OFF)
         medians = {
             name: ratio_of("e2e", off, records_of(journal, SWEEP, named[name]), level=0.95)

@@ -167,7 +167,7 @@ def _choose(
         and belief.might_lead_by(name_of(arm), name_of(leader), _LUCK) > log(1 + _SAME)
     ]
     standing.alive = (leader, *rivals)[: rules.max_finalists]
-    standing.finalists = tuple(dict.fromkeys((*raced, *standing.alive)))
+    standing.finalists = tuple(raced)
     standing.dropped = {
         name_of(arm): _why_dropped(arm, leader, blocks, rules, number, known)
         for arm in raced

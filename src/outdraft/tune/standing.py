@@ -38,7 +38,7 @@ class Standing:
     predicted: dict[str, float] = field(default_factory=dict)
     calibrated: tuple[str, ...] = ()  # arms that the predictions were made from
     is_profiled: bool = False  # the first part is over, whether or not it could predict
-    finalists: tuple[Speculation, ...] = ()  # those that race or have raced
+    finalists: tuple[Speculation, ...] = ()  # those that have raced
     measured: dict[str, Ratio] = field(default_factory=dict)  # those that raced, over off
     dropped: dict[str, str] = field(default_factory=dict)  # name → why it does not race now
     failed: dict[str, str] = field(default_factory=dict)  # name → why
