@@ -189,7 +189,7 @@ def run_workload(workload: Workload, args: argparse.Namespace) -> Found:
             raise OptionError(f"{workload.name}: {pick} was not measured in the sweep")
         best = max(speedups, key=lambda name: speedups[name].estimate)
         named = {name_of(arm): arm for arm in arms}
-        # By the pick's name: another one's rounds were at another time, and would pair with nothing.
+        # By the pick's name: rounds of another pick were at another time and pair with nothing.
         rounds = [Part(workload.concurrency, part=f"{each}, {pick}") for each in CONFIRM]
         for each in rounds if args.confirm and pick != best else ():
             with engines(tuning, {each.name: requests}, folder / "logs") as lab:
