@@ -92,14 +92,18 @@ def test_blocks_make_surer_and_pull_towards_themselves(gains: dict[str, dict[int
             assert low - 1e-9 <= after.of(name) <= high + 1e-9
 
 
+def expected_of(gains: dict[str, dict[int, float]]) -> dict[str, float]:
+    return expected(believe(PREDICTED, PROPOSERS, gains), PREDICTED, PROPOSERS, gains)
+
+
 def test_what_is_expected_of_an_arm_comes_from_the_others() -> None:
     """All were predicted by a third too high, because off was slow in the first blocks."""
     gains = {name: blocks(math.log(PREDICTED[name] / 1.33), 8) for name in ("a4", "b2")}
-    found = expected(PREDICTED, PROPOSERS, gains)
+    found = expected_of(gains)
     for name, each in PREDICTED.items():
         moved = math.log(each / found[name]) / math.log(1.33)
         assert 0.4 < moved < 1, f"{name}: a good part of the way, and not beyond"
-    alone = expected(PREDICTED, PROPOSERS, {"a4": gains["a4"]})
+    alone = expected_of({"a4": gains["a4"]})
     assert alone["a4"] == pytest.approx(PREDICTED["a4"]), "its own blocks do not count"
     assert alone["a2"] < 0.85 * PREDICTED["a2"]
 
@@ -109,5 +113,5 @@ def test_an_arms_own_blocks_never_change_what_is_expected_of_it(gains: dict[str,
     told = {name: blocks(gain, 3) for name, gain in gains.items()}
     for name in gains:
         without = {other: each for other, each in told.items() if other != name}
-        mine = expected(PREDICTED, PROPOSERS, told)[name]
-        assert mine == pytest.approx(expected(PREDICTED, PROPOSERS, without)[name])
+        mine = expected_of(told)[name]
+        assert mine == pytest.approx(expected_of(without)[name])

@@ -117,6 +117,9 @@ def test_one_that_never_ran_does_not_share_the_error() -> None:
     standing = stand((SIX, SEVEN, EIGHT), blocks, {"ngram k=8": "died"}, RULES, Known())
     assert standing.next_block == 5
     assert standing.finalists == ()
+    standing = stand((SIX, SEVEN, EIGHT), blocks, {}, RULES, Known())
+    assert len(standing.alive) > 1
+    assert standing.finalists == (EIGHT,), "others are only about to race"
 
 
 def test_without_predictions_the_measured_one_leads() -> None:

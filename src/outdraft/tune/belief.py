@@ -72,6 +72,7 @@ def believe(
 
 
 def expected(
+    together: Belief,  # from the same three
     predicted: Mapping[str, float],
     proposers: Mapping[str, str],
     gains: Mapping[str, Mapping[int, float]],
@@ -81,7 +82,6 @@ def expected(
     What all arms have in common (the moment at which off was measured) is corrected by any of
     them; an arm's own blocks are left out, so that it can be held against them.
     """
-    together = believe(predicted, proposers, gains)
     found = {}
     for name in predicted:
         others = {other: each for other, each in gains.items() if other != name}

@@ -144,21 +144,19 @@ def _choose(
     )
     belief = believe(*told)
     if standing.forecast:
-        standing.predicted = {**standing.forecast, **expected(*told)}
+        standing.predicted = {**standing.forecast, **expected(belief, *told)}
     ranked = sorted(held, key=lambda arm: (-belief.of(name_of(arm)), arm.k))
     seasoned = [arm for arm in ranked if len(_later(blocks, arm, rules, number)) >= _EARLY_BLOCKS]
     leader = (seasoned or ranked)[0]
     if time is not None and not time.is_enough_for(leader):
         # Of those that might be as good, one that can be judged is worth more.
-        leader = next(
-            (
-                arm
-                for arm in seasoned
-                if time.is_enough_for(arm)
-                and belief.might_lead_by(name_of(arm), name_of(leader), _LUCK) > 0
-            ),
-            leader,
-        )
+        judgeable = [
+            arm
+            for arm in seasoned
+            if time.is_enough_for(arm)
+            and belief.might_lead_by(name_of(arm), name_of(leader), _LUCK) > 0
+        ]
+        leader = (judgeable or [leader])[0]
     _lead(standing, leader)
     rivals = [
         arm
