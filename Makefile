@@ -8,6 +8,9 @@ PIP   := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := .venv/.installed
 CODE  := src tests $(wildcard benchmarks)
 
+# Compiled code is kept: else every worker and every command that a test starts compiles it again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup tune demo check test test-slow test-engines clean
 
@@ -45,12 +48,11 @@ check: setup  ## ruff, mypy --strict, import layers, the rules of the tree
 	@echo "check: the tree"
 	@$(BIN)/python -m pytest tests/test_tree.py
 
-test: setup  ## the fast suite and real llama.cpp (fetches the default model once, about 98 MB)
-	@echo "test: the fast suite"
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
-	@echo "test: real llama.cpp"
+test: setup  ## the fast suite with real llama.cpp (fetches the default model once, about 98 MB)
 	@PYTHON=$(BIN)/python dev/engines/llamacpp.sh || echo "test: no llama.cpp here, it is skipped"
-	@$(BIN)/python -m pytest -m engines -rs $(wildcard tests/engines/test_*llamacpp*.py)
+	@echo "test: the fast suite and real llama.cpp"
+	@$(BIN)/python -m pytest -m "not slow" -rs --numprocesses 2 --dist loadfile \
+		$(addprefix --ignore=,$(filter-out $(wildcard tests/engines/test_*llamacpp*.py),$(wildcard tests/engines/test_*.py)))
 
 test-slow: setup  ## the long runs: exactness on the real model, statistics
 	@echo "test: the slow suite"

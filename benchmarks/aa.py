@@ -11,11 +11,11 @@ from __future__ import annotations
 import argparse
 import time
 
-from arms import machine
-from http_cost import started
+from arms import machine_line
+from disconnects import Server
 from outdraft.decide.verdict import DONT_SHIP, SHIP
 from outdraft.loadgen.endpoint import Endpoint
-from outdraft.measure.compare import Settings, compare
+from outdraft.measure.compare import ComparisonSettings, compare
 from outdraft.workload.sets import built_in
 
 
@@ -28,13 +28,14 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=2)
     parser.add_argument("--method", default="off")
     args = parser.parse_args()
-    process, url = started(args.method, threads=2)
-    print(" · ".join(f"{key} {value}" for key, value in machine().items()), flush=True)
+    server = Server("--method", args.method, "--threads", "2")
+    url = server.address.url
+    print(machine_line(), flush=True)
     covered = decided = 0
     try:
         for seed in range(args.repeats):
             start = time.perf_counter()
-            settings = Settings(
+            settings = ComparisonSettings(
                 max_requests=args.blocks * args.block,
                 block_size=args.block,
                 concurrency=args.concurrency,
@@ -42,24 +43,23 @@ def main() -> None:
                 seed=seed,
                 num_looks=1,
             )
-            outcome = compare(Endpoint(url), Endpoint(url), built_in(), settings)
-            assert outcome.evidence is not None
-            assert outcome.verdict is not None
-            ratio = outcome.evidence.e2e
+            comparison = compare(Endpoint(url), Endpoint(url), built_in(), settings)
+            assert comparison.evidence is not None
+            assert comparison.verdict is not None
+            ratio = comparison.evidence.e2e
             assert ratio is not None
             covers = ratio.low is not None and ratio.high is not None
             covers = covers and (ratio.low or 2.0) <= 1.0 <= (ratio.high or 0.0)
             covered += covers
-            decided += outcome.verdict.decision in (SHIP, DONT_SHIP)
+            decided += comparison.verdict.decision in (SHIP, DONT_SHIP)
             print(
                 f"  seed {seed:2}: e2e {ratio.estimate:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] "
-                f"{'covers 1' if covers else 'misses 1'} · {outcome.verdict.decision} · "
+                f"{'covers 1' if covers else 'misses 1'} · {comparison.verdict.decision} · "
                 f"{time.perf_counter() - start:.0f} s",
                 flush=True,
             )
     finally:
-        process.terminate()
-        process.wait()
+        server.end()
     print(f"{covered} of {args.repeats} intervals cover 1; {decided} decisions")
 
 

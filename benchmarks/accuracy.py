@@ -1,9 +1,9 @@
-"""How far are our float32 logits, and transformers', from the same model in float64?
+"""Errors of our float32 logits, and of transformers', against the same model in float64.
 
     python benchmarks/accuracy.py [--tokens 150] [--json]
 
-The default model, once over plain text and once over random tokens (which no model was made for,
-and which make the logits wilder). Largest and root-mean-square differences.
+The default model, over plain text and over random tokens, whose logits vary more. Prints the
+largest and the root-mean-square differences.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from transformers.utils import logging
 from outdraft import load_engine
 from outdraft.catalog import resolve
 from outdraft.engine.loading import BLOCK_SIZE
-from outdraft.engine.runner import Run
+from outdraft.engine.runners.runner import Run
 
 TEXT = "The ferry left the harbour at dawn and the keeper of the lighthouse watched it go. " * 20
 

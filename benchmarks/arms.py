@@ -1,4 +1,7 @@
-"""Arms measured in turns, so that what the machine does meanwhile falls on all of them alike."""
+"""What the benchmarks share: arms that take turns, ratios with intervals, the machine's name.
+
+Arms take turns in one run, so that whatever else the machine does slows all of them alike.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,18 @@ import torch
 def take_turns(
     arms: Mapping[str, Callable[[int], float]], rounds: int, seed: int = 0
 ) -> dict[str, list[float]]:
-    """Runs every arm once per round, in a new order each round; what each returned, by round.
+    """Runs every arm once per round, in a new order each round; returns the results by round.
 
-    An arm is given the number of its round and returns its measurement.
+    An arm is called with the number of the round and returns its measurement.
     """
     order = list(arms)
     shuffle = random.Random(seed)
-    found: dict[str, list[float]] = {name: [] for name in arms}
+    results: dict[str, list[float]] = {name: [] for name in arms}
     for index in range(rounds):
         shuffle.shuffle(order)
         for name in order:
-            found[name].append(arms[name](index))
-    return found
+            results[name].append(arms[name](index))
+    return results
 
 
 def ratio(
@@ -38,6 +41,12 @@ def ratio(
     return statistics.median(ratios), medians[int(draws * 0.025)], medians[int(draws * 0.975)]
 
 
+def ratio_text(ratio: tuple[float, float, float], digits: int = 2) -> str:
+    """1.72 [1.56, 1.98]"""
+    median, low, high = ratio
+    return f"{median:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
 def machine() -> dict[str, object]:
     return {
         "cpu": _cpu_name(),
@@ -47,6 +56,10 @@ def machine() -> dict[str, object]:
         "torch": torch.__version__,
         "python": platform.python_version(),
     }
+
+
+def machine_line() -> str:
+    return " · ".join(f"{key} {value}" for key, value in machine().items())
 
 
 def _cpu_name() -> str:

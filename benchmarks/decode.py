@@ -1,14 +1,14 @@
-"""How fast is decoding, alone in the engine: against transformers, by format, by method.
+"""How fast the engine decodes: against transformers, by weight format, by method.
 
-Every figure is a ratio of arms that took turns in this one process, on the default model,
-greedy, one stream, prompt time included. The arms of a ratio get the same prompts in turn.
+Every figure is a ratio of arms that take turns in one process: the default model, greedy, one
+stream, prompt time included, the same prompts for both arms of a ratio.
 
     python benchmarks/decode.py [--rounds 22] [--tokens 64] [--threads 2] [--only off,int8] [--json]
 
 off ÷ transformers     our engine without speculation against transformers' generate, float32
-ngram ÷ off            on prompts that ask to copy or edit a text, float32: all of them, and those
-                       where the model did copy (half of the answer's 4-grams are the prompt's)
-int8, int4, bf16 ÷ off the target's weights in that format against float32
+ngram ÷ off            float32, on prompts that ask to copy or edit a text: all of them, and those
+                       whose answer really copies (half of its 4-grams are in the prompt)
+int8, int4, bf16 ÷ off weights in that format against float32
 verify 4 ÷ 1           the time of a step of 4 tokens over the time of a step of 1, float32
 """
 
@@ -23,12 +23,12 @@ from typing import Any
 
 import torch
 
-from arms import machine, ratio, take_turns
+from arms import machine, machine_line, ratio, ratio_text, take_turns
 from outdraft import SamplingParams, Speculation, load_engine
 from outdraft.catalog import resolve
 from outdraft.engine.engine import Engine
 from outdraft.engine.loading import BLOCK_SIZE
-from outdraft.engine.runner import Run
+from outdraft.engine.runners.runner import Run
 
 TALK = (
     ("Explain in simple words why the sea is salty.", ""),
@@ -87,8 +87,8 @@ _LIST = """1. Boots and a warm coat
 6. Rope, twenty metres
 7. A whistle on a string
 8. Matches in a dry tin"""
-# A question, and how the answer begins: a model this small needs a push to edit at all.
-# Every prompt that was ever tried is kept: which of them copy is for `copies_prompt` to say.
+# A question, and how the answer begins: a model this small edits only if its answer is started.
+# All prompts ever tried are kept; `copies_prompt` decides which answers copy.
 COPY = (
     (f"Repeat the following letter word for word, and nothing else:\n\n{_LETTER}", ""),
     (f"Copy this JSON exactly:\n\n{_RECORD}", ""),
@@ -143,17 +143,17 @@ def engine_arm(
 
 
 def copies_prompt(prompt: list[int], answer: list[int], size: int = 4) -> bool:
-    """Whether half of the answer's 4-grams stand in the prompt: it copies, as it was asked to.
+    """Whether half of the answer's 4-grams are in the prompt.
 
-    Judged on the answer written without speculation, so that speed has no say in it.
+    Applied to the answer without speculation, so that the choice does not depend on speed.
     """
-    seen = {tuple(prompt[at : at + size]) for at in range(len(prompt) - size + 1)}
+    known = {tuple(prompt[at : at + size]) for at in range(len(prompt) - size + 1)}
     grams = [tuple(answer[at : at + size]) for at in range(len(answer) - size + 1)]
-    return bool(grams) and 2 * sum(gram in seen for gram in grams) >= len(grams)
+    return bool(grams) and 2 * sum(gram in known for gram in grams) >= len(grams)
 
 
 def copying_rounds(engine: Engine, params: SamplingParams, rounds: int) -> list[int]:
-    """The rounds whose prompt is one that the model really copies from."""
+    """The rounds whose prompt the model really copies from."""
     chats = prompt_ids(engine, COPY)
     answers = engine.generate(chats, params, k=0)
     copies = [copies_prompt(chat, each.tokens) for chat, each in zip(chats, answers, strict=True)]
@@ -219,7 +219,7 @@ def main() -> None:
     ngram = Speculation(method="ngram", k=5, prompt_lookup_min=1)
     engine = load_engine(speculation=ngram)
     fixed = SamplingParams(max_tokens=args.tokens, ignore_eos=True)
-    whole = SamplingParams(max_tokens=2 * args.tokens)  # a copy ends where it ends
+    whole = SamplingParams(max_tokens=2 * args.tokens)  # a copy ends by itself
     arms: dict[str, Callable[[int], float]] = {"off": engine_arm(engine, TALK, fixed, k=0)}
     arms["off on copies"] = engine_arm(engine, COPY, whole, k=0)
     arms["ngram on copies"] = engine_arm(engine, COPY, whole)
@@ -237,11 +237,11 @@ def main() -> None:
         arms["bf16"] = engine_arm(load_engine(dtype="bfloat16"), TALK, fixed)
 
     take_turns(arms, 1)  # warm-up
-    found = take_turns(arms, args.rounds)
+    results = take_turns(arms, args.rounds)
     rounds = copying_rounds(engine, whole, args.rounds)
     for name in ("ngram", "off"):
-        every = found[f"{name} on copies"]
-        found[f"{name} where it copied"] = [every[index] for index in rounds]
+        every = results[f"{name} on copies"]
+        results[f"{name} where it copied"] = [every[index] for index in rounds]
     pairs = [("off", "transformers"), ("ngram on copies", "off on copies")]
     pairs.append(("ngram where it copied", "off where it copied"))
     pairs += [(name, "off") for name in ("int8", "int4", "bf16")]
@@ -251,23 +251,23 @@ def main() -> None:
         "machine": machine(),
         "rounds": args.rounds,
         "tokens": args.tokens,
-        "medians": {name: statistics.median(values) for name, values in found.items()},
+        "medians": {name: statistics.median(values) for name, values in results.items()},
         "ratios": {
-            f"{over} / {under}": ratio(found[over], found[under])
+            f"{over} / {under}": ratio(results[over], results[under])
             for over, under in pairs
-            if over in found and under in found
+            if over in results and under in results
         },
     }
     if args.json:
         print(json.dumps(report))
         return
-    print(" · ".join(f"{key} {value}" for key, value in report["machine"].items()))
+    print(machine_line())
     for name, value in report["medians"].items():
         shown = f"{value * 1e3:8.2f} ms" if name.startswith("step") else f"{value:8.1f} tokens/s"
         print(f"  {name:18} {shown}")
-    for name, (middle, low, high) in report["ratios"].items():
-        count = len(found[name.split(" / ")[0]])
-        print(f"  {name:44} {middle:.2f} [{low:.2f}, {high:.2f}]  n={count}")
+    for name, values in report["ratios"].items():
+        count = len(results[name.split(" / ")[0]])
+        print(f"  {name:44} {ratio_text(values)}  n={count}")
 
 
 if __name__ == "__main__":

@@ -1,21 +1,21 @@
-"""Does a server hold anything for clients that left? A thousand at once leave at random moments.
+"""Does a server keep anything for clients that left? A thousand at once leave at random moments.
 
     python benchmarks/disconnects.py [--clients 1000] [--waves 3] [--target smollm2-135m] [--json]
 
 The server is the real command in a process of its own. Each wave opens all clients at once: some
-leave before their body is whole, some right after it, some while they wait for an answer in one
-piece, some after a few chunks of a stream, and some stay to the end. Before, between and after:
+leave before their body is complete, some right after it, some while they wait for an answer in one
+piece, some after a few chunks of a stream, and some stay to the end. After each wave:
 
-kv, running, waiting   from /metrics, when the last client has gone
-wrong                  texts of clients that stayed, against the same prompt's when asked alone
-files                  open descriptors of the server, connections among them
+kv, running, waiting   from /metrics, when the last client has left
+wrong                  texts of clients that stayed which differ from the same prompt's alone
+files                  open descriptors of the server, connections included
 MiB                    resident memory of the server
 
-The first wave warms it up: torch keeps compiled kernels for each size of a step, about 100 MiB,
-with clients that leave and with those that stay alike. At the end all clients leave in the same
-moment: how many steps does the engine still make?
+The first wave is a warm-up: torch keeps compiled kernels for each size of a step, about 100 MiB,
+whether clients leave or stay. In the end all clients leave at the same moment, and the steps that
+the engine still makes are counted.
 
-The exit code is 1 if something was held, a text was wrong or the server did not end well.
+The exit code is 1 if something was kept, a text was wrong or the server did not end cleanly.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE_S = 600.0
-LEAVER_TOKENS = 200  # what an abandoned text would cost if nobody ended it
+LEAVER_TOKENS = 200  # of a text that would go on if nobody ended it
 STAYER_TOKENS = 16
 MOMENTS_S = 1.0  # over which leavers leave
 PROMPTS = (
@@ -60,6 +60,10 @@ class Address:
     pid: int  # of the process that serves there
 
     @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    @property
     def rss_mib(self) -> float:
         status = Path(f"/proc/{self.pid}/status").read_text()
         return round(int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024, 1)
@@ -72,22 +76,19 @@ class Address:
 class Server:
     """`outdraft serve` in a process of its own."""
 
-    def __init__(self, target: str, clients: int, threads: int) -> None:
+    def __init__(self, *options: str) -> None:
         self._log = tempfile.NamedTemporaryFile("w+", prefix="outdraft-", suffix=".log")  # noqa: SIM115
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "outdraft", "serve", "--target", target, "--port", "0",
-             "--method", "ngram", "--k", "4", "--threads", str(threads),
-             "--max-num-waiting", str(2 * clients), "--served-model-name", "model"],
-            stderr=self._log,
-        )  # fmt: skip
+            [sys.executable, "-m", "outdraft", "serve", "--port", "0", *options], stderr=self._log
+        )
         self.address = self._address()
 
     def _address(self) -> Address:
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline and self._process.poll() is None:
-            found = re.search(r"at http://([\d.]+):(\d+)", self.log)
-            if found:
-                return Address(found[1], int(found[2]), self._process.pid)
+            matched = re.search(r"at http://([\d.]+):(\d+)", self.log)
+            if matched:
+                return Address(matched[1], int(matched[2]), self._process.pid)
             time.sleep(0.1)
         self._process.kill()
         raise SystemExit(f"the server did not come up:\n{self.log}")
@@ -102,10 +103,15 @@ class Server:
         return self._process.wait(PATIENCE_S)
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One completion as bytes to send."""
+def server_options(target: str, clients: int, threads: int) -> list[str]:
+    return [
+        *("--target", target, "--method", "ngram", "--k", "4", "--threads", str(threads)),
+        *("--max-num-waiting", str(2 * clients), "--served-model-name", "model"),
+    ]
 
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
     prompt: str
     max_tokens: int
     stream: bool
@@ -130,7 +136,7 @@ class Asked:
 
 
 def text_of(raw: bytes) -> str:
-    """The text of a whole HTTP answer, streamed or not; what else it is, if it is no text."""
+    """The text of a whole HTTP answer, streamed or not; a description of any other answer."""
     head, _, rest = raw.partition(b"\r\n\r\n")
     body = b""
     if b"transfer-encoding: chunked" in head.lower():
@@ -146,25 +152,25 @@ def text_of(raw: bytes) -> str:
         return str(json.loads(body)["choices"][0]["text"])
     *events, last = [event for event in body.decode().split("\n\n") if event]
     if last != "data: [DONE]":
-        return f"a stream without an end: {last}"
+        return f"a stream that did not end: {last}"
     chunks = [json.loads(event.removeprefix("data: ")) for event in events]
     return "".join(chunk["choices"][0]["text"] for chunk in chunks)
 
 
-async def ask(at: Address, asked: Asked) -> str:
+async def ask(at: Address, request: CompletionRequest) -> str:
     """A client that stays: its text."""
     reader, writer = await asyncio.open_connection(at.host, at.port)
-    writer.write(asked.wire)
+    writer.write(request.wire)
     raw = await reader.read(-1)
     writer.close()
     return text_of(raw)
 
 
 async def leave(at: Address, kind: str, pick: random.Random, moments_s: float) -> None:
-    """A client that leaves: politely, or as one does whose machine was switched off."""
-    rudely = pick.random() < 0.5
+    """A client that leaves: closes its connection, or breaks it off as a crash does."""
+    abruptly = pick.random() < 0.5
     stream = kind == "after some chunks" or (kind == "after the body" and pick.random() < 0.5)
-    wire = Asked(pick.choice(PROMPTS), LEAVER_TOKENS, stream).wire
+    wire = CompletionRequest(pick.choice(PROMPTS), LEAVER_TOKENS, stream).wire
     cut = pick.randrange(1, len(wire)) if kind == "within the body" else len(wire)
     reader, writer = await asyncio.open_connection(at.host, at.port)
     writer.write(wire[:cut])
@@ -174,7 +180,7 @@ async def leave(at: Address, kind: str, pick: random.Random, moments_s: float) -
             await reader.read(4096)
     elif kind != "after the body":
         await asyncio.sleep(pick.uniform(0, moments_s))
-    if rudely:
+    if abruptly:
         writer.transport.abort()
     else:
         writer.close()
@@ -183,7 +189,7 @@ async def leave(at: Address, kind: str, pick: random.Random, moments_s: float) -
 async def wave(
     at: Address, clients: int, texts: dict[str, str], pick: random.Random, moments_s: float
 ) -> dict[str, Any]:
-    """All clients at once; what was still held when the last one had gone."""
+    """All clients at once; what the server still keeps when the last one has left."""
     kinds = [pick.choice(KINDS) for _ in range(clients)]
     leaving = [
         leave(at, kind, random.Random(pick.random()), moments_s)
@@ -191,7 +197,7 @@ async def wave(
         if kind in LEAVERS
     ]
     staying = [
-        Asked(pick.choice(PROMPTS), STAYER_TOKENS, "stream" in kind)
+        CompletionRequest(pick.choice(PROMPTS), STAYER_TOKENS, "stream" in kind)
         for kind in kinds
         if kind not in LEAVERS
     ]
@@ -215,12 +221,14 @@ async def wave(
     }
 
 
-async def exodus(at: Address, clients: int) -> dict[str, Any]:
-    """All clients leave in the same moment: the steps that were made for nobody."""
+async def leave_together(at: Address, clients: int) -> dict[str, Any]:
+    """All clients leave at the same moment; counts the steps that were made for nobody."""
     writers = []
     for number in range(clients):
         _, writer = await asyncio.open_connection(at.host, at.port)
-        writer.write(Asked(PROMPTS[number % len(PROMPTS)], LEAVER_TOKENS, stream=True).wire)
+        writer.write(
+            CompletionRequest(PROMPTS[number % len(PROMPTS)], LEAVER_TOKENS, stream=True).wire
+        )
         writers.append(writer)
     before = await metrics(at)
     while not before["vllm:num_requests_running"]:
@@ -236,12 +244,12 @@ async def exodus(at: Address, clients: int) -> dict[str, Any]:
 
 
 async def until_idle(at: Address) -> dict[str, float]:
-    """The metrics when nothing is held any more, or those of the moment patience ended."""
+    """The metrics when nothing is kept any more, or those after a minute."""
     deadline = time.monotonic() + 60
     while True:
-        found = await metrics(at)
-        if not any(found[name] for name in HELD) or time.monotonic() > deadline:
-            return found
+        values = await metrics(at)
+        if not any(values[name] for name in HELD) or time.monotonic() > deadline:
+            return values
         await asyncio.sleep(0.02)
 
 
@@ -250,27 +258,29 @@ async def metrics(at: Address) -> dict[str, float]:
     writer.write(b"GET /metrics HTTP/1.1\r\nHost: benchmark\r\nConnection: close\r\n\r\n")
     page = (await reader.read(-1)).decode()
     writer.close()
-    found = {
+    values = {
         name: float(value) for name, value in re.findall(r"^([\w:]+)\{.*\} (\S+)$", page, re.M)
     }
-    found["aborted"] = float(re.findall(r'finished_reason="abort".* (\S+)$', page, re.M)[0])
-    return found
+    values["aborted"] = float(re.findall(r'finished_reason="abort".* (\S+)$', page, re.M)[0])
+    return values
 
 
 async def measure(
     at: Address, clients: int, waves: int, *, moments_s: float = 4.0, seed: int = 0
 ) -> dict[str, Any]:
     pick = random.Random(seed)
-    asked = {prompt: Asked(prompt, STAYER_TOKENS, stream=False) for prompt in PROMPTS}
-    texts = {prompt: await ask(at, each) for prompt, each in asked.items()}
+    requests = {
+        prompt: CompletionRequest(prompt, STAYER_TOKENS, stream=False) for prompt in PROMPTS
+    }
+    texts = {prompt: await ask(at, each) for prompt, each in requests.items()}
     report: dict[str, Any] = {
         "clients": clients,
         "num_files": at.num_files,
         "rss_mib": at.rss_mib,
         "waves": [await wave(at, clients, texts, pick, moments_s) for _ in range(waves)],
-        "exodus": await exodus(at, clients),
+        "exodus": await leave_together(at, clients),
     }
-    again = {prompt: await ask(at, each) for prompt, each in asked.items()}
+    again = {prompt: await ask(at, each) for prompt, each in requests.items()}
     report["same_text_afterwards"] = again == texts
     return report
 
@@ -298,7 +308,7 @@ def show(report: dict[str, Any]) -> None:
     kinds = sum((Counter(each["kinds"]) for each in report["waves"]), Counter[str]())
     print(" · ".join(f"{kind}: {count}" for kind, count in sorted(kinds.items())))
     print(f"aborted {report['waves'][-1]['num_aborted']} texts")
-    print(f"all {clients} left in one moment: idle after {report['exodus']['steps']} steps")
+    print(f"all {clients} left at the same moment: idle after {report['exodus']['steps']} steps")
     print(f"the same text afterwards: {report['same_text_afterwards']}")
     print(f"the server ended with code {report['exit_code']}")
 
@@ -313,13 +323,13 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
 
-    from arms import machine
+    from arms import machine  # not on the path where tests import this file
 
-    # A client is a descriptor here and one in the server, which inherits the limit.
+    # A client is one descriptor here and one in the server, which inherits the limit.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
-    server = Server(args.target, args.clients, args.threads)
+    server = Server(*server_options(args.target, args.clients, args.threads))
     try:
         report = asyncio.run(measure(server.address, args.clients, args.waves, seed=args.seed))
     finally:

@@ -1,16 +1,18 @@
-"""Does speculation change the text? Counts, on a real model.
+"""Does speculation change the text? Counts divergences on a real model.
 
     python benchmarks/exactness.py                              # 270 prompts × 128 tokens
-    python benchmarks/exactness.py --prompts 8 --tokens 32      # a look
+    python benchmarks/exactness.py --prompts 8 --tokens 32      # a quick look
+    python benchmarks/exactness.py --prompts 60 --out new.jsonl # then: cmp old.jsonl new.jsonl
 
 Every prompt is written once without speculation (`off`, sixteen at a time) and once with each
 method, in batches of 1 to 16 and with k from 1 to 8. A third of the prompts are greedy, a third
 sampled at 0.7, a third at 1.0; every second one also has penalties, a bias, min-p, top-p or stop
-strings. A divergence is a text whose tokens differ from `off`; its position is the first that
-does. With the `coupled` rule in float32 on a CPU there are none, and this is the evidence.
+strings. A divergence is a text whose tokens differ from those of `off`; its position is the first
+that differs. With the `coupled` rule in float32 on a CPU there are none, and this is the evidence.
 
 The draft is the target itself in 4 bits: it agrees often, not always. `--head DIR` adds `eagle`
-with a head for the target.
+with a head for the target. `--out FILE` writes every text as a line of JSON. Two versions of
+outdraft should write the same file on the same machine.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 from outdraft import SamplingParams, Speculation, load_engine
 from outdraft.engine.engine import Engine
@@ -53,7 +56,7 @@ TASKS = (
 
 @dataclass
 class Arm:
-    """One method over all prompts, against the texts written without speculation."""
+    """One method over all prompts, compared with the texts without speculation."""
 
     method: str
     prompts: int = 0
@@ -63,10 +66,11 @@ class Arm:
     seconds: float = 0.0
     divergences: int = 0
     first_divergences: list[tuple[int, int]] = field(default_factory=list)  # (prompt, position)
+    texts: list[dict[str, object]] = field(default_factory=list)  # lines of --out
 
 
 def make_prompts(count: int, engine: Engine) -> list[list[int]]:
-    """Topics × tasks, each topic meeting every task before a pair comes again."""
+    """Topics × tasks; every topic is combined with every task before a pair is repeated."""
     made = []
     for index in range(count):
         topic = TOPICS[(index + index // len(TOPICS)) % len(TOPICS)]
@@ -87,7 +91,7 @@ def make_params(count: int, max_tokens: int) -> list[SamplingParams]:
         settings: dict[str, object] = {"temperature": (0.0, 0.7, 1.0)[index % 3], "seed": index}
         if index // 3 % 2:
             settings |= extras[index // 6 % len(extras)]
-        # Texts run to their full length but where stop strings are there to end them.
+        # Texts run to their full length, except where stop strings may end them.
         settings["ignore_eos"] = "stop" not in settings
         made.append(SamplingParams(max_tokens=max_tokens, **settings))  # type: ignore[arg-type]
     return made
@@ -104,7 +108,7 @@ def batches(count: int, sizes: tuple[int, ...]) -> Iterator[range]:
 def write_all(
     engine: Engine, max_tokens: int, count: int, sizes: tuple[int, ...], ks: range, say: Say
 ) -> list[list[int]]:
-    """The tokens of every prompt's text."""
+    """Every prompt's generated tokens."""
     prompts, params = make_prompts(count, engine), make_params(count, max_tokens)
     texts: list[list[int]] = []
     for turn, part in enumerate(batches(count, sizes)):
@@ -147,11 +151,15 @@ def measure(
         speculation = _speculation(method, target, head)
         engine = load_engine(target, speculation, dtype="float32")
         started = time.perf_counter()
-        # `off` runs in other company than the rest: company must not matter either.
+        # Other batch sizes for `off` than for the rest: they must not change a text either.
         sizes, ks = ((16,), range(1)) if speculation.is_off else (BATCHES, range(1, 9))
         texts = write_all(engine, max_tokens, count, sizes, ks, say)
         expected = expected or texts
         arm = Arm(method, count, sum(map(len, texts)), seconds=time.perf_counter() - started)
+        arm.texts = [
+            {"method": method, "prompt": index, "text": engine.tokenizer.decode(one), "tokens": one}
+            for index, one in enumerate(texts)
+        ]
         arm.proposed = engine.acceptance.num_draft_tokens
         arm.accepted = engine.acceptance.num_accepted_tokens
         for index, (mine, theirs) in enumerate(zip(texts, expected, strict=True)):
@@ -186,6 +194,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=128, metavar="N", help="per prompt")
     parser.add_argument("--target", default="smollm2-135m")
     parser.add_argument("--head", metavar="DIR", help="a head for the target: adds eagle")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write every text, as JSON lines")
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
     options = parser.parse_args()
     arms = measure(
@@ -195,7 +204,14 @@ def main() -> int:
         head=options.head,
         say=lambda line: print(line, file=sys.stderr, flush=True),
     )
-    print(json.dumps([asdict(arm) for arm in arms]) if options.json else table(arms))
+    if options.out:
+        lines = [json.dumps(text) for arm in arms for text in arm.texts]
+        options.out.write_text("\n".join(lines) + "\n")
+    if options.json:
+        report = [asdict(arm) for arm in arms]
+        print(json.dumps([{k: v for k, v in arm.items() if k != "texts"} for arm in report]))
+    else:
+        print(table(arms))
     return 1 if any(arm.divergences for arm in arms) else 0
 
 

@@ -1,12 +1,12 @@
-"""In which order should attention copy the keys of several sequences together?
+"""In which order should attention gather the keys of several sequences?
 
     python benchmarks/gather.py [--sequences 4] [--context 320] [--seconds 60] [--json]
 
-The copy is made by all threads and then read by all threads. By head, (heads, sequences, keys), a
-thread reads part of what another one wrote; by sequence, (sequences, heads, keys), what it wrote
-itself. While cores share a cache that hardly matters; when they do not, what another core wrote is
-slow to come by. A virtual machine can change from the one to the other at any moment, so both
-orders take turns: every line is one pass over 30 layers, the median of 20; the last line sums up.
+All threads write the copy, then all threads read it. In the order (heads, sequences, keys) a thread
+reads part of what another one wrote; in the order (sequences, heads, keys) it reads what it wrote
+itself. That hardly matters while cores share a cache; when they do not, data that another core
+wrote is slow to read. A virtual machine can change from one to the other at any moment, so both
+orders take turns. Every line is the median of 20 passes over 30 layers; the last line is the ratio.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from arms import machine, ratio
-from outdraft.engine.models.attention import attend
+from arms import machine, machine_line, ratio, ratio_text
+from outdraft.engine.models.attention import attend_group
 from outdraft.engine.models.batch import Group
 
 LAYERS, KV_HEADS, PER_KV, BLOCK, DIM = 30, 3, 3, 16, 64  # the default model's
@@ -53,7 +53,7 @@ class Layers:
         self.queries = torch.randn(num_sequences * 2, KV_HEADS * PER_KV, DIM)
 
     def by_sequence_pass(self, keys: Tensor, values: Tensor) -> Tensor:
-        return attend(self.queries, keys, values, self.group, None)
+        return attend_group(self.queries, keys, values, self.group, None)
 
     def by_head_pass(self, keys: Tensor, values: Tensor) -> Tensor:
         """The same, with the copy in the other order."""
@@ -91,25 +91,25 @@ def main() -> None:
     layers = Layers(args.sequences, args.context)
     first = layers.caches[0]
     assert torch.equal(layers.by_head_pass(*first), layers.by_sequence_pass(*first))
-    found: dict[str, list[float]] = {"by head": [], "by sequence": []}
+    results: dict[str, list[float]] = {"by head": [], "by sequence": []}
     end = time.monotonic() + args.seconds
     while time.monotonic() < end:
-        times: dict[str, list[float]] = {name: [] for name in found}
+        times: dict[str, list[float]] = {name: [] for name in results}
         for _ in range(_PASSES):
             times["by head"].append(layers.seconds(layers.by_head_pass))
             times["by sequence"].append(layers.seconds(layers.by_sequence_pass))
         for name, each in times.items():
-            found[name].append(median(each) * 1e3)
+            results[name].append(median(each) * 1e3)
         if not args.json:
-            print("   ".join(f"{name} {each[-1]:5.1f} ms" for name, each in found.items()))
-    middle, low, high = ratio(found["by head"], found["by sequence"])
+            print("   ".join(f"{name} {each[-1]:5.1f} ms" for name, each in results.items()))
+    by_head = ratio(results["by head"], results["by sequence"])
     if args.json:
-        print(json.dumps({"machine": machine(), "ms": found, "ratio": [middle, low, high]}))
+        print(json.dumps({"machine": machine(), "ms": results, "ratio": by_head}))
     else:
-        worst = max(a / b for a, b in zip(*found.values(), strict=True))
+        worst = max(a / b for a, b in zip(*results.values(), strict=True))
         print(
-            f"by head / by sequence: {middle:.2f} [{low:.2f}, {high:.2f}], at most {worst:.2f}, "
-            f"n = {len(found['by head'])} · " + " · ".join(f"{k} {v}" for k, v in machine().items())
+            f"by head / by sequence: {ratio_text(by_head)}, at most {worst:.2f}, "
+            f"n = {len(results['by head'])} · {machine_line()}"
         )
 
 

@@ -1,10 +1,10 @@
-"""What HTTP and the server cost: tokens per second over HTTP against the Python API.
+"""What HTTP and the server cost: tokens per second over HTTP compared with the Python API.
 
     python benchmarks/http_cost.py [--rounds 10] [--tokens 64] [--streams 1,16] [--method off]
 
-Server and engine are two processes with the same settings; they take turns, so that only one of
-them computes at a time. The client streams, reads every event and runs here, on the same cores: its
-share of the work is in the figure.
+The server and a process with the Python API have the same settings and take turns, so that only one
+of them computes at a time. The client streams, reads every event and runs on the same cores, so its
+work is part of the figure.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import asyncio
 import json
 import multiprocessing
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -23,7 +21,8 @@ from multiprocessing.connection import Connection
 import aiohttp
 import torch
 
-from arms import machine, ratio, take_turns
+from arms import machine_line, ratio, ratio_text, take_turns
+from disconnects import Server
 from outdraft import SamplingParams, Speculation, load_engine
 
 _TOPICS = (
@@ -32,29 +31,18 @@ _TOPICS = (
 )  # fmt: skip
 
 
-def started(method: str, threads: int) -> tuple[subprocess.Popen[str], str]:
-    command = [sys.executable, "-m", "outdraft.cli.main", "serve", "--port", "0"]
-    command += ["--method", method, "--threads", str(threads)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    for line in process.stderr:
-        if " at http://" in line:
-            return process, line.split(" at ")[1].strip()
-    raise SystemExit(f"the server ended with {process.wait()}")
-
-
-def python_process(asked: Connection, method: str, threads: int, tokens: int) -> None:
+def python_process(commands: Connection, method: str, threads: int, tokens: int) -> None:
     """The Python API in a process that does nothing else: (round, streams) → tokens per second."""
     torch.set_num_threads(threads)
     engine = load_engine(speculation=Speculation(method=method))
     params = SamplingParams(max_tokens=tokens, ignore_eos=True)
-    while (question := asked.recv()) is not None:
-        index, streams = question
+    while (command := commands.recv()) is not None:
+        index, streams = command
         engine.forget()
         chats = [engine.tokenizer.apply_chat(messages(index, each)) for each in range(streams)]
         start = time.perf_counter()
         done = engine.generate(chats, params)
-        asked.send(sum(len(each.tokens) for each in done) / (time.perf_counter() - start))
+        commands.send(sum(len(each.tokens) for each in done) / (time.perf_counter() - start))
 
 
 def python_arm(engine: Connection, streams: int) -> Callable[[int], float]:
@@ -76,7 +64,7 @@ def http_arm(url: str, streams: int, tokens: int) -> Callable[[int], float]:
                     last = line
         return int(json.loads(last[6:])["usage"]["completion_tokens"])
 
-    async def all_of_them(index: int) -> float:
+    async def all_streams(index: int) -> float:
         bodies = [
             {
                 "messages": messages(index, each),
@@ -93,11 +81,11 @@ def http_arm(url: str, streams: int, tokens: int) -> Callable[[int], float]:
             counts = await asyncio.gather(*(one(session, body) for body in bodies))
             return sum(counts) / (time.perf_counter() - start)
 
-    return lambda index: asyncio.run(all_of_them(index))
+    return lambda index: asyncio.run(all_streams(index))
 
 
 def messages(index: int, stream: int) -> list[dict[str, str]]:
-    # The round is in the text so that no prompt is found in a cache.
+    # The round is part of the text, so that no prompt is in a cache.
     topic = _TOPICS[stream % len(_TOPICS)]
     return [{"role": "user", "content": f"{index}-{stream}: write a few lines about {topic}."}]
 
@@ -111,30 +99,28 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     context = multiprocessing.get_context("spawn")
-    engine, asked = context.Pipe()
-    settings = (asked, args.method, args.threads, args.tokens)
+    engine, commands = context.Pipe()
+    settings = (commands, args.method, args.threads, args.tokens)
     context.Process(target=python_process, args=settings, daemon=True).start()
-    process, url = started(args.method, args.threads)
+    server = Server("--method", args.method, "--threads", str(args.threads))
     try:
         arms: dict[str, Callable[[int], float]] = {}
         sizes = [int(each) for each in args.streams.split(",")]
         for streams in sizes:
             arms[f"python {streams}"] = python_arm(engine, streams)
-            arms[f"http {streams}"] = http_arm(url, streams, args.tokens)
+            arms[f"http {streams}"] = http_arm(server.address.url, streams, args.tokens)
         take_turns(arms, 1)  # warm-up
-        found = take_turns(arms, args.rounds)
+        results = take_turns(arms, args.rounds)
     finally:
         engine.send(None)
-        process.terminate()
-        process.wait()
-    print(" · ".join(f"{key} {value}" for key, value in machine().items()))
+        server.end()
+    print(machine_line())
     for streams in sizes:
-        python, http = found[f"python {streams}"], found[f"http {streams}"]
-        middle, low, high = ratio(http, python)
+        python, http = results[f"python {streams}"], results[f"http {streams}"]
         print(
             f"  {streams:3} streams: Python API {statistics.median(python):6.1f} tokens/s, "
-            f"HTTP {statistics.median(http):6.1f}, ratio {middle:.3f} [{low:.3f}, {high:.3f}] "
-            f"n={args.rounds}"
+            f"HTTP {statistics.median(http):6.1f}, "
+            f"ratio {ratio_text(ratio(http, python), 3)} n={args.rounds}"
         )
 
 

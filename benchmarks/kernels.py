@@ -1,10 +1,10 @@
-"""Which matrix product should a decoding step use, and does a row's result depend on its company?
+"""Which matrix product should a decoding step use, and does a row's result depend on other rows?
 
-A decoding step multiplies few rows (one token, or a short verification run) by every weight
-of the model. For each shape of the default model this prints, per kernel and number of rows,
-the time of one product with weights that are not in the cache; then which row counts give the
-*same bits* for the first row. A kernel with one class for all row counts cannot change a
-text, however many tokens are verified at once.
+A decoding step multiplies a few rows (one token, or a short verification run) by every weight of
+the model. For each shape of the default model this prints, by kernel and number of rows, the time
+of one product with weights that are not in the CPU cache, and which row counts give the *same bits*
+for the first row. A kernel whose row counts are all in one class cannot change a text, however many
+tokens are verified at once.
 
     python benchmarks/kernels.py [--threads 2] [--reps 40] [--json]
 
@@ -25,27 +25,27 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from outdraft.engine.models.linear import Int4Product, Int8Product, PackedProduct, can_prepack
+from outdraft.engine.models.linear import Int4Product, Int8Product, SteadyProduct, can_prepack
 
 SHAPES = {"qkv": (960, 576), "gate_up": (3072, 576), "down": (576, 1536), "head": (49152, 576)}
 ROWS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 64)
-_COLD_BYTES = 120e6  # rotate through this much weight, more than any cache holds
+_COLD_BYTES = 120e6  # weights are rotated through this much memory, more than any cache holds
 
 Product = Callable[[Tensor], Tensor]
 
 
 def kernels(weight: Tensor) -> dict[str, tuple[torch.dtype, Product]]:
     half = weight.to(torch.bfloat16)
-    found: dict[str, tuple[torch.dtype, Product]] = {
+    products: dict[str, tuple[torch.dtype, Product]] = {
         "linear": (torch.float32, lambda x: F.linear(x, weight)),
         "flipped": (torch.float32, lambda x: torch.mm(weight, x.t()).t()),
-        "packed": (torch.float32, PackedProduct(weight, None)),
+        "packed": (torch.float32, SteadyProduct(weight, None)),
         "int8": (torch.bfloat16, Int8Product(weight, None)),
         "int4": (torch.bfloat16, Int4Product(weight, None)),
     }
     if can_prepack(torch.bfloat16):
-        found["packed bf16"] = (torch.bfloat16, PackedProduct(half, None))
-    return found
+        products["packed bf16"] = (torch.bfloat16, SteadyProduct(half, None))
+    return products
 
 
 def median_us(product: list[Product], x: Tensor, reps: int) -> float:
@@ -59,16 +59,16 @@ def median_us(product: list[Product], x: Tensor, reps: int) -> float:
 
 def classes(product: Product, x: Tensor) -> list[list[int]]:
     """Row counts grouped by the bits of the first row's result."""
-    found: list[tuple[Tensor, list[int]]] = []
+    groups: list[tuple[Tensor, list[int]]] = []
     for rows in ROWS:
         first = product(x[:rows].contiguous())[:1].clone()
-        for seen, members in found:
-            if torch.equal(seen, first):
+        for bits, members in groups:
+            if torch.equal(bits, first):
                 members.append(rows)
                 break
         else:
-            found.append((first, [rows]))
-    return [members for _, members in found]
+            groups.append((first, [rows]))
+    return [members for _, members in groups]
 
 
 def main() -> None:

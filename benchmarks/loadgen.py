@@ -15,11 +15,11 @@ import os
 import platform
 from dataclasses import dataclass
 
-from outdraft.loadgen.endpoint import Endpoint
-from outdraft.loadgen.event_loop import new_event_loop
+from outdraft.loadgen.endpoint import Endpoint, make_requests
 from outdraft.loadgen.fleet import run_load
-from outdraft.loadgen.quality import MAX_LAG_NS, Quality, judge, percentile
-from outdraft.loadgen.request import requests_of
+from outdraft.loadgen.load import new_event_loop
+from outdraft.loadgen.quality import MAX_LAG_NS, LoadQuality, assess_load
+from outdraft.stats.percentiles import percentile
 from outdraft.testing.fake_process import fake_server_process
 from outdraft.workload.arrivals import poisson
 from outdraft.workload.prompt import Message, Planned, Prompt
@@ -29,7 +29,7 @@ _WORDS = "Tell me in a few words what there is to be known about this. " * 10  #
 
 @dataclass(frozen=True)
 class Held:
-    quality: Quality
+    quality: LoadQuality
     sent_per_s: float
     ttft_ns: list[int]  # planted are 20 ms; the rest is the client, the server and the machine
 
@@ -46,10 +46,10 @@ def measured(rate: float, processes: int, tokens: int, seconds: float) -> Held:
         for offset in poisson(rate, round(rate * seconds), seed=1)
     ]
     with fake_server_process(fast=True, ttft_s=0.02, tpot_s=0.005, k=3) as url:
-        run = run_load(Endpoint(url), requests_of(plan), processes=processes, keep_text=False)
+        run = run_load(Endpoint(url), make_requests(plan), processes=processes, keep_text=False)
     sent = sorted(record.sent_ns for record in run.records if record.sent_ns is not None)
     ttfts = sorted(record.ttft_ns for record in run.records if record.ttft_ns is not None)
-    return Held(judge(run), (len(sent) - 1) / (sent[-1] - sent[0]) * 1e9, ttfts)
+    return Held(assess_load(run), (len(sent) - 1) / (sent[-1] - sent[0]) * 1e9, ttfts)
 
 
 def row(tokens: int, processes: int, rate: float, held: Held) -> str:
@@ -79,8 +79,8 @@ def main() -> None:
     )
     loop.close()
     print(
-        "tokens  processes  asked/s  sent/s   lag p50   lag p99  TTFT p50  TTFT p99  "
-        "not listening  of a core  held"
+        "tokens  processes  planned  sent/s   lag p50   lag p99  TTFT p50  TTFT p99  "
+        "loop blocked   of a core  held"
     )
     for tokens in map(int, args.tokens.split(",")):
         for processes in map(int, args.processes.split(",")):

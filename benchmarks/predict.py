@@ -1,11 +1,11 @@
-"""How far off predictions are, on sweeps that `benchmarks/tune.py` has measured. Measures nothing.
+"""Errors of predictions, on sweeps that `benchmarks/tune.py` has measured. Measures nothing itself.
 
     python benchmarks/predict.py --out out/tune
 
 Every two blocks of a sweep in turn are taken as the profile: off, and each proposer at its longest
-draft. What follows from them for all arms is compared with the whole sweep. Errors are told in
-three parts, as `tune/belief.py` takes them to be: of all arms together (other prompts, another
-moment), of a proposer, and of an arm beside the others of its proposer.
+draft. The predictions for all arms are compared with the whole sweep. Errors have three parts, as
+in `tune/belief.py`: of all arms (other prompts, another moment), of a proposer, and of an arm
+beside the others of its proposer.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from math import exp, log, sqrt
 from outdraft.errors import OptionError, OutdraftError
 from outdraft.speculation import OFF, Speculation
 from outdraft.tune.arm import by_proposer, name_of
-from outdraft.tune.forecast import forecast
 from outdraft.tune.journal import Block, Journal
-from tune import CLOSE, WORKLOADS, Workload, folder_of, options, tuning_of, workload_of
+from outdraft.tune.prediction import predict
+from tune import CLOSE, WORKLOADS, Workload, folder_of, options, plan_of, workload_of
 from tune_sweep import SWEEP, geometric
 
 _PROFILE = 2  # blocks
@@ -34,13 +34,13 @@ def errors_of(arms: Sequence[Speculation], journal: Journal, first: int) -> dict
                 if first <= each.block < first + _PROFILE]  # fmt: skip
 
     longest = [members[-1] for members in by_proposer(arms).values()]
-    predicted = forecast(arms, blocks(OFF), {name_of(arm): blocks(arm) for arm in longest}, "e2e")
-    found = {}
+    predicted = predict(arms, blocks(OFF), {name_of(arm): blocks(arm) for arm in longest}, "e2e")
+    errors = {}
     for arm in arms:
         true = geometric(journal, SWEEP, OFF, arm)
         if true is not None and name_of(arm) in predicted:
-            found[name_of(arm)] = log(predicted[name_of(arm)] / true.estimate)
-    return found
+            errors[name_of(arm)] = log(predicted[name_of(arm)] / true.estimate)
+    return errors
 
 
 def parts_of(
@@ -73,8 +73,8 @@ def main() -> None:
     rows: list[tuple[float, list[float], list[float]]] = []
     near = total = 0
     for workload in map(workload_of, args.workload or WORKLOADS):
-        arms, found = _read(workload, args)
-        for errors in found:
+        arms, profiles = _read(workload, args)
+        for errors in profiles:
             rows.append(parts_of(errors, arms))
             near += sum(abs(exp(each) - 1) <= CLOSE for each in errors.values())
             total += len(errors)
@@ -92,12 +92,13 @@ def main() -> None:
 def _read(
     workload: Workload, args: Namespace
 ) -> tuple[Sequence[Speculation], list[dict[str, float]]]:
-    tuning = tuning_of(workload, args, 1.0)
-    arms = tuning.search.arms
+    plan = plan_of(workload, args, 1.0)
+    arms = plan.search.arms
     num_blocks = workload.num_blocks(args.requests)
-    header = {
-        "arms": [name_of(arm) for arm in (OFF, *arms)], "blocks": num_blocks, **tuning.header
-    }  # fmt: skip
+    # Nothing is measured here, so the machine and the versions may be others.
+    options = plan.settings.measuring_options
+    names = [name_of(arm) for arm in (OFF, *arms)]
+    header = {"arms": names, "blocks": num_blocks, **options}
     path = folder_of(workload, args.out) / "sweep.jsonl"
     if not path.exists():
         raise OptionError(f"{path} is not there; measure with benchmarks/tune.py first")

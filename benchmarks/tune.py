@@ -9,10 +9,10 @@ A workload is categories:temperature:concurrency. For each one on outdraft's own
 - the sweep: every arm that tune considers, and off, over the blocks of requests that tune draws,
   in a new order each time. A speedup is the geometric mean over the requests of off's time by the
   arm's, from end to end; its interval takes blocks as the units;
-- tune with the code of the command, its own engines, and a third of the sweep's time as its budget
-  less a bit, because arms that race are quicker than the average one (or --budget); the time that
-  engines take to start counts in neither. It sees the first of the same requests. Its pick is the
-  arm it calls the best, or off where it says DON'T SHIP;
+- tune with the code of the command and engines of its own. Its budget is a little less than a third
+  of the sweep's time, because arms that race are quicker than the average one (or --budget); starts
+  of engines count in neither. It sends the first of the same requests. Its pick is the arm that it
+  calls the best, or off where it says DON'T SHIP;
 - the best of the sweep beside tune's pick, where they differ, in three more rounds: the best of
   many arms was partly lucky in the sweep, and here it is not. Each round has engines of its own:
   an engine keeps for its whole life what luck it had with memory when it started.
@@ -26,31 +26,32 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import exp, log
 from pathlib import Path
 from typing import Any
 
 from arms import machine
-from outdraft.cli.config_file import fill
-from outdraft.cli.tune import add_parser
-from outdraft.cli.tune_settings import TUNE, Tuning, settings_of
+from outdraft.cli.main import find_command
 from outdraft.decide.verdict import DONT_SHIP
 from outdraft.errors import OptionError, OutdraftError
-from outdraft.measure.blocks import Blocks
 from outdraft.measure.evidence import ratio_of
-from outdraft.report.tables import aligned
-from outdraft.report.tune_table import ratio_text
+from outdraft.report.tables import ratio_text
 from outdraft.speculation import OFF
-from outdraft.stats import MIN_BLOCKS, Ratio, percentile
+from outdraft.stats.percentiles import percentile
+from outdraft.stats.ratios import MIN_BLOCKS, Ratio
+from outdraft.text_table import align_columns
 from outdraft.tune.arm import name_of
-from outdraft.tune.assemble import make_results
 from outdraft.tune.journal import Journal
 from outdraft.tune.lab import Lab
+from outdraft.tune.outcome import make_results
+from outdraft.tune.race import Standing
 from outdraft.tune.results import Results
-from outdraft.tune.session import search
-from outdraft.tune.standing import Standing
+from outdraft.tune.run import RunPlan, plan_run
+from outdraft.tune.search import Search
+from outdraft.tune.settings import RunSettings
 from outdraft.whole_file import write_json
+from outdraft.workload.plan import Blocks
 from tune_sweep import CONFIRM, SWEEP, Part, geometric, measure_all, records_of, say, without_start
 
 WORKLOADS = ("code:0:1", "chat+qa:0.7:1", "summarization+extraction:0:4")
@@ -76,8 +77,8 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class Found:
-    """Of one workload."""
+class WorkloadResult:
+    """What the sweep and tune gave on one workload."""
 
     workload: str
     num_arms: int  # off is one
@@ -89,8 +90,8 @@ class Found:
     medians: Mapping[str, Ratio]
     lead: Ratio | None  # the pick over the best in the sweep; None: they are the same
     confirmed: tuple[Ratio, ...]  # the same, measured again with other engines each time
-    predicted: Mapping[str, float]  # as tune tells it at its end
-    forecast: Mapping[str, float]  # as it was before the race
+    predicted: Mapping[str, float]  # at the end of tune
+    forecast: Mapping[str, float]  # before the race
     profiled: tuple[str, ...]  # arms that the predictions were made from
     budget_s: float
     tune_s: float
@@ -127,8 +128,8 @@ def folder_of(workload: Workload, out: str) -> Path:
     return Path(out) / "".join(c if c.isalnum() or c in "+." else "-" for c in workload.name)
 
 
-def tuning_of(workload: Workload, args: argparse.Namespace, budget_s: float) -> Tuning:
-    """As the command would have it."""
+def plan_of(workload: Workload, args: argparse.Namespace, budget_s: float) -> RunPlan:
+    """As the command would make it."""
     flags = ["--target", args.target, "--k", args.k, "--temperature", workload.temperature,
              "--concurrency", str(workload.concurrency), "--max-tokens", str(args.tokens),
              "--draft-quantization", args.draft_quantization, "--budget", f"{budget_s:.1f}s",
@@ -137,42 +138,40 @@ def tuning_of(workload: Workload, args: argparse.Namespace, budget_s: float) -> 
     flags += [word for each in args.draft or () for word in ("--draft", each)]
     for flag, value in (("--methods", args.methods), ("--threads", args.threads)):
         flags += [] if value is None else [flag, str(value)]
-    parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers())
-    asked = parser.parse_args(["tune", *flags])
-    fill(asked, TUNE, None, "tune")
-    return settings_of(asked)
+    return plan_run(RunSettings.from_options(find_command("tune").parse(flags)))
 
 
-def engines(tuning: Tuning, blocks: Mapping[str, Blocks], logs: Path) -> Lab:
-    longest = max(arm.k for arm in tuning.search.arms)
-    return Lab(tuning.backend, tuning.serving, blocks, longest=longest, logs=logs)
+def engines(plan: RunPlan, blocks: Mapping[str, Blocks], logs: Path) -> Lab:
+    return replace(plan, blocks=blocks).lab(logs)
 
 
 # ---------------------------------------------------------------- measuring
 
 
-def run_tune(tuning: Tuning, folder: Path) -> tuple[Results, Standing]:
+def run_tune(plan: RunPlan, folder: Path) -> tuple[Results, Standing]:
     with (
-        Journal(folder / "journal.jsonl", tuning.header) as journal,
-        engines(tuning, tuning.blocks, folder / "logs") as lab,
+        Journal(folder / "journal.jsonl", plan.header) as journal,
+        plan.lab(folder / "logs") as lab,
     ):
-        finished = search(tuning.search, journal, without_start(lab), prepare=lab.prepare)
-        results = make_results(tuning.given, tuning.search, finished, journal)
-        return results, finished[0].standing
+        # The schedule is no part of the sweep.
+        settings = replace(plan.search, schedule_methods=())
+        search = Search(settings, journal, without_start(lab), prepare=lab.prepare)
+        outcomes, schedule = search.run()
+        results = make_results(plan.context, settings, outcomes, schedule, journal)
+        return results, outcomes[0].standing
 
 
-def run_workload(workload: Workload, args: argparse.Namespace) -> Found:
+def run_workload(workload: Workload, args: argparse.Namespace) -> WorkloadResult:
     folder = folder_of(workload, args.out)
     part = Part(workload.concurrency, part=SWEEP)
-    tuning = tuning_of(workload, args, 1.0)
-    arms = (OFF, *tuning.search.arms)
+    plan = plan_of(workload, args, 1.0)
+    arms = (OFF, *plan.search.arms)
     num_blocks, confirming = (workload.num_blocks(n) for n in (args.requests, args.confirm))
-    header = {"arms": [name_of(arm) for arm in arms], "blocks": num_blocks, **tuning.header}
-    requests = tuning.blocks[tuning.search.loads[0].name]
+    header = {"arms": [name_of(arm) for arm in arms], "blocks": num_blocks, **plan.header}
+    requests = plan.blocks[plan.search.loads[0].name]
     say(f"{workload.name}: {len(arms)} arms, {num_blocks * workload.block} requests each")
     with Journal(folder / "sweep.jsonl", header) as journal:
-        with engines(tuning, {SWEEP: requests}, folder / "logs") as lab:
+        with engines(plan, {SWEEP: requests}, folder / "logs") as lab:
             measure_all(part, arms, num_blocks, lab, journal)
         speedups = {name_of(arm): ratio for arm in arms
                     if (ratio := geometric(journal, SWEEP, OFF, arm)) is not None}  # fmt: skip
@@ -181,9 +180,9 @@ def run_workload(workload: Workload, args: argparse.Namespace) -> Found:
         sweep_s = journal.elapsed_s(SWEEP)
         budget_s = args.budget or _LESS * sweep_s * FEW
         say(f"  tune, with {budget_s:.0f} s")
-        results, standing = run_tune(tuning_of(workload, args, budget_s), folder / "tune")
+        results, standing = run_tune(plan_of(workload, args, budget_s), folder / "tune")
         load = results.loads[0]
-        decision = "no verdict" if load.verdict is None else load.verdict["decision"]
+        decision = "no verdict" if load.verdict is None else load.verdict.decision
         pick = load.best if load.best is not None and decision != DONT_SHIP else name_of(OFF)
         if pick not in speedups:
             raise OptionError(f"{workload.name}: {pick} was not measured in the sweep")
@@ -192,7 +191,7 @@ def run_workload(workload: Workload, args: argparse.Namespace) -> Found:
         # By the pick's name: rounds of another pick were at another time and pair with nothing.
         rounds = [Part(workload.concurrency, part=f"{each}, {pick}") for each in CONFIRM]
         for each in rounds if args.confirm and pick != best else ():
-            with engines(tuning, {each.name: requests}, folder / "logs") as lab:
+            with engines(plan, {each.name: requests}, folder / "logs") as lab:
                 measure_all(each, (named[best], named[pick]), confirming, lab, journal)
         confirmed = [geometric(journal, each.name, named[best], named[pick]) for each in rounds]
         off = records_of(journal, SWEEP, OFF)
@@ -200,7 +199,7 @@ def run_workload(workload: Workload, args: argparse.Namespace) -> Found:
             name: ratio_of("e2e", off, records_of(journal, SWEEP, named[name]), level=0.95)
             for name in speedups
         }
-        return Found(
+        return WorkloadResult(
             workload=workload.name,
             num_arms=len(arms),
             num_per_arm=num_blocks * workload.block,
@@ -228,38 +227,38 @@ def run_workload(workload: Workload, args: argparse.Namespace) -> Found:
 # ---------------------------------------------------------------- what it says
 
 
-def report(found: Found) -> str:
+def report(result: WorkloadResult) -> str:
     rows = [("arm", "sweep over off", "median", "n", "predicted", "off by")]
-    errors = found.errors
-    for name in sorted(found.speedups, key=lambda each: -found.speedups[each].estimate):
-        ratio, middle = found.speedups[name], found.medians.get(name)
-        predicted = found.predicted.get(name)
+    errors = result.errors
+    for name in sorted(result.speedups, key=lambda each: -result.speedups[each].estimate):
+        ratio, median = result.speedups[name], result.medians.get(name)
+        predicted = result.predicted.get(name)
         rows.append((
-            f"{name}{' *' if name == found.pick else ''}",
+            f"{name}{' *' if name == result.pick else ''}",
             ratio_text(ratio),
-            "" if middle is None else f"{middle.estimate:.2f}x",
+            "" if median is None else f"{median.estimate:.2f}x",
             str(ratio.num_pairs),
             "" if predicted is None else f"{predicted:.2f}x",
             "" if name not in errors else f"{100 * errors[name]:+.0f} %",
         ))  # fmt: skip
-    best, picked = found.speedups[found.best], found.speedups[found.pick]
-    lines = [f"{found.workload} · {found.num_arms} arms · {found.num_per_arm} requests each",
-             aligned(rows), "* tune's pick"]  # fmt: skip
-    lines += [f"failed: {name}: {reason}" for name, reason in found.failed.items()]
-    if found.num_unfit:
-        lines.append(f"{found.num_unfit} blocks are left out: the client was not fit to measure")
-    lines.append(f"best of the sweep: {found.best} {ratio_text(best)}")
-    lines.append(f"tune: {found.pick} {ratio_text(picked)} in the sweep · {found.decision} · "
-                 f"{found.tune_s:.0f} s of {found.budget_s:.0f} s")  # fmt: skip
-    lines.append(f"pick by best: {_lead_text(found.lead)}")
-    lines += [f"  measured again: {_lead_text(each)}" for each in found.confirmed]
-    if found.again is not None:
-        lines.append(f"  together: {found.again:.3f}")
-    lines.append(f"requests: tune {found.num_tune}, sweep {found.num_sweep}: "
-                 f"{found.num_tune / found.num_sweep:.2f}")  # fmt: skip
+    best, picked = result.speedups[result.best], result.speedups[result.pick]
+    lines = [f"{result.workload} · {result.num_arms} arms · {result.num_per_arm} requests each",
+             align_columns(rows), "* tune's pick"]  # fmt: skip
+    lines += [f"failed: {name}: {reason}" for name, reason in result.failed.items()]
+    if result.num_unfit:
+        lines.append(f"{result.num_unfit} blocks are left out: the client was not fit to measure")
+    lines.append(f"best of the sweep: {result.best} {ratio_text(best)}")
+    lines.append(f"tune: {result.pick} {ratio_text(picked)} in the sweep · {result.decision} · "
+                 f"{result.tune_s:.0f} s of {result.budget_s:.0f} s")  # fmt: skip
+    lines.append(f"pick by best: {_lead_text(result.lead)}")
+    lines += [f"  measured again: {_lead_text(each)}" for each in result.confirmed]
+    if result.again is not None:
+        lines.append(f"  together: {result.again:.3f}")
+    lines.append(f"requests: tune {result.num_tune}, sweep {result.num_sweep}: "
+                 f"{result.num_tune / result.num_sweep:.2f}")  # fmt: skip
     lines.append(f"predictions within 15 %: {_within(errors.values())}; without the arms they were "
-                 f"made from {_within(_unprofiled(found))}")  # fmt: skip
-    lines.append(f"  before the race: {_within(found.errors_of(found.forecast).values())}")
+                 f"made from {_within(_unprofiled(result))}")  # fmt: skip
+    lines.append(f"  before the race: {_within(result.errors_of(result.forecast).values())}")
     worst = sorted(errors, key=lambda each: -abs(errors[each]))[:3]
     lines.append("  farthest off: " + ", ".join(f"{each} {100 * errors[each]:+.0f} %"
                                                 for each in worst))  # fmt: skip
@@ -273,8 +272,8 @@ def _lead_text(lead: Ratio | None) -> str:
     return f"{lead.estimate:.3f}{interval}, n={lead.num_pairs} in {lead.num_blocks} blocks"
 
 
-def _unprofiled(found: Found) -> list[float]:
-    return [each for name, each in found.errors.items() if name not in found.profiled]
+def _unprofiled(result: WorkloadResult) -> list[float]:
+    return [each for name, each in result.errors.items() if name not in result.profiled]
 
 
 def _within(errors: Sequence[float] | Any) -> str:
@@ -282,24 +281,24 @@ def _within(errors: Sequence[float] | Any) -> str:
     if not all_of:
         return "none to judge"
     num = sum(each <= CLOSE for each in all_of)
-    middle = 100 * percentile(all_of, 0.5)
-    return f"{num} of {len(all_of)} ({100 * num / len(all_of):.0f} %, the middle {middle:.1f} %)"
+    median = 100 * percentile(all_of, 0.5)
+    return f"{num} of {len(all_of)} ({100 * num / len(all_of):.0f} %, median {median:.1f} %)"
 
 
-def summary(all_found: Sequence[Found]) -> str:
-    near = [each.lead is None or each.lead.estimate >= 1 - NEAR for each in all_found]
+def summary(measured: Sequence[WorkloadResult]) -> str:
+    near = [each.lead is None or each.lead.estimate >= 1 - NEAR for each in measured]
     fresh = [each.again >= 1 - NEAR if each.again is not None else ok
-             for each, ok in zip(all_found, near, strict=True)]  # fmt: skip
-    few = [each.num_tune <= FEW * each.num_sweep for each in all_found]
-    total = len(all_found)
-    is_confirmed = any(each.confirmed for each in all_found)
+             for each, ok in zip(measured, near, strict=True)]  # fmt: skip
+    few = [each.num_tune <= FEW * each.num_sweep for each in measured]
+    total = len(measured)
+    is_confirmed = any(each.confirmed for each in measured)
     again = f" ({sum(fresh)} of {total} measured again)" if is_confirmed else ""
-    at_first = [error for each in all_found for error in each.errors_of(each.forecast).values()]
+    at_first = [error for each in measured for error in each.errors_of(each.forecast).values()]
     return "\n".join((
         f"pick within 3 % of the best of the sweep: {sum(near)} of {total} workloads{again}",
         f"at most a third of its requests: {sum(few)} of {total} workloads",
         "predictions within 15 %: "
-        f"{_within([error for each in all_found for error in each.errors.values()])}; before the "
+        f"{_within([error for each in measured for error in each.errors.values()])}; before the "
         f"race {_within(at_first)}",
     ))  # fmt: skip
 
@@ -334,15 +333,15 @@ def main() -> None:
         raise OptionError(f"{args.out} holds a run; give --resume to go on, or another --out")
     hardware = machine()
     print(" · ".join(f"{key} {value}" for key, value in hardware.items()), flush=True)
-    found = []
+    measured = []
     for workload in workloads:
-        found.append(run_workload(workload, args))
-        print(f"\n{report(found[-1])}", flush=True)
+        measured.append(run_workload(workload, args))
+        print(f"\n{report(measured[-1])}", flush=True)
         if args.json:
-            runs = [{**asdict(each), "errors": each.errors} for each in found]
+            runs = [{**asdict(each), "errors": each.errors} for each in measured]
             write_json(Path(args.json), {"machine": hardware, "settings": vars(args),
                                          "workloads": runs})  # fmt: skip
-    print(f"\n{summary(found)}")
+    print(f"\n{summary(measured)}")
 
 
 if __name__ == "__main__":

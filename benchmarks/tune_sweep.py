@@ -11,7 +11,7 @@ from math import exp, log
 
 from outdraft.records import Record
 from outdraft.speculation import Speculation
-from outdraft.stats import Ratio, Throughput, throughput_ratio
+from outdraft.stats.ratios import Ratio, Throughput, throughput_ratio
 from outdraft.tune.arm import Load, name_of
 from outdraft.tune.journal import Block, Failure, Journal
 from outdraft.tune.lab import Lab

@@ -11,6 +11,8 @@ from pathlib import Path
 # Before torch is loaded: threads that wait for each other by spinning stand in each other's way
 # when several tests run at once.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# And in what tests start: every worker of the suite has a core, not two.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from outdraft.records import AcceptanceCounts, Record, Trial, trial_from_json
+from outdraft.acceptance import Acceptance
+from outdraft.records import Record, Trial, trial_from_json
 
 DONE = Record(
     prompt_id="chat-001",
@@ -22,7 +23,7 @@ DONE = Record(
     prompt_tokens=12,
     completion_tokens=31,
     finish_reason="stop",
-    acceptance=AcceptanceCounts(10, 40, 20, (8, 7, 5), (10, 10, 10)),
+    acceptance=Acceptance(10, 40, 20, 0, [8, 7, 5], [10, 10, 10]),
     text="hello",
 )
 
@@ -49,7 +50,7 @@ def test_acceptance() -> None:
     assert DONE.acceptance is not None
     assert DONE.acceptance.rate == 0.5
     assert DONE.acceptance.length == 3.0
-    assert AcceptanceCounts(0, 0, 0).rate is None
+    assert Acceptance(0, 0, 0).rate is None
 
 
 def test_json_and_back() -> None:

@@ -22,7 +22,7 @@ if [ ! -e "$stamp" ]; then
 fi
 cat > "$folder/bin/llama-server" <<END
 #!/bin/sh
-exec "$folder/bin/python" "$root/src/outdraft/backends/llamacpp_runner.py" "\$@"
+exec "$folder/bin/python" "$root/src/outdraft/backends/llamacpp/runner.py" "\$@"
 END
 chmod +x "$folder/bin/llama-server"
 "$folder/bin/llama-server" --version > /dev/null 2>&1 || {

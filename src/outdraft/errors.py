@@ -14,14 +14,12 @@ A message is one line: what is wrong, the value seen, what to do about it.
 The command line prints it as it is and exits with code 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 class OutdraftError(Exception):
-    """The root: anything a user can cause and a user can mend."""
+    """The root: anything a user can cause and can fix."""
 
 
 class OptionError(OutdraftError):

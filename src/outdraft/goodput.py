@@ -1,104 +1,156 @@
-"""The mathematics of speculation's worth, in one place: tokens, seconds, what is gained.
+"""What speculation is worth: tokens of a round, its cost, and the speedup that follows. Pure.
 
-A round proposes k draft tokens and verifies them in one step of k+1. Two numbers decide about it:
+A round proposes k draft tokens and verifies them in one step of k+1. Two numbers decide:
 
-    tokens  it emits on average: those accepted, and one of the target's own
-    cost    it has, in plain steps: 1 is what one token costs without speculation
+    tokens  that it emits on average: the accepted ones, and one of the target's own
+    cost    in plain steps: 1 is what one token costs without speculation
 
-and the speedup is tokens / cost. Acceptance comes in three forms, not to be mixed up:
-
-    accepted[i]  how often place i of the draft is accepted, out of all rounds. Falls with i, as
-                 all places before must be accepted too. This is what servers count per position.
-    chance       of a place to be accepted once those before it were; if it is the same at every
-                 place (the usual idealization), accepted[i] is chance ** (i + 1).
-    rate         the acceptance rate: accepted draft tokens / proposed ones, the mean of accepted.
+The speedup is tokens / cost. `tune` predicts, `decide` checks and the server reports with the
+functions of this module. Acceptance comes as counts (`acceptance.py`), costs as seconds of steps
+(`step_costs.py`).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from itertools import accumulate
-from operator import mul
+from dataclasses import dataclass
+from itertools import pairwise
 
+from outdraft.acceptance import Acceptance
 
-def accepted_from_chances(chances: Sequence[float]) -> list[float]:
-    """`accepted`, from the chance at each place given that those before it were accepted."""
-    return list(accumulate(chances, mul))
-
-
-def expected_tokens(accepted: Sequence[float]) -> float:
-    """Tokens that a round of k = len(accepted) emits on average: 1 to k + 1."""
-    return 1 + math.fsum(accepted)
-
-
-def expected_tokens_at(chance: float, k: int) -> float:
-    """The same with one chance for all places: (1 - chance^(k+1)) / (1 - chance), also at 1."""
-    return math.fsum(chance**i for i in range(k + 1))
-
-
-def round_cost(k: int, *, draft: float, verify: float, step: float) -> float:
-    """What a round costs in plain steps, from seconds: one draft token, verifying k + 1, a step.
-
-    Without a draft a round *is* a plain step, whatever was measured.
-    """
-    return (draft * k + verify) / step if k else 1.0
+_NEGLIGIBLE = 1e-6
+_ALMOST_SURE = 0.999
 
 
 def speedup(tokens: float, cost: float) -> float:
-    """Times as fast as without speculation, for rounds of so many tokens and such cost."""
+    """Over no speculation, for rounds of so many tokens at such a cost."""
     return tokens / cost
 
 
-def ceiling(k: float, cost: float) -> float:
-    """The speedup if everything were accepted."""
-    return speedup(k + 1, cost)
-
-
-def break_even_rate(k: float, cost: float) -> float | None:
-    """The acceptance rate from which on such a round pays. None if not even 1 would do.
-
-    It needs no idealization: 1 + k * rate tokens come out, however acceptance falls off.
-    """
-    if cost > k + 1:
-        return None
-    return max((cost - 1) / k, 0.0) if k else 0.0
-
-
-def break_even_chance(k: int, cost: float) -> float | None:
-    """The chance from which on such a round pays, if all places have it. None if not even 1 do."""
-    if cost > k + 1:
-        return None
-    if cost <= 1:
-        return 0.0
-    if cost == k + 1:
-        return 1.0
-    low, high = 0.0, 1.0
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (low, middle) if expected_tokens_at(middle, k) >= cost else (middle, high)
-    return high
-
-
-def best_k(accepted: Sequence[float], costs: Sequence[float]) -> int:
-    """The k of the highest speedup, the smallest of equals; 0 where none pays.
-
-    costs[k] is the cost of a round of k, from costs[0] = 1 to costs[len(accepted)].
-    """
-    if len(costs) != len(accepted) + 1:
-        raise ValueError(f"{len(costs)} costs for {len(accepted)} places, need one more than those")
-    worth = [speedup(expected_tokens(accepted[:k]), cost) for k, cost in enumerate(costs)]
-    return worth.index(max(worth))
-
-
 def plain_seconds(num_emitted: int, num_sequences: int, step_seconds: float) -> float:
-    """What the tokens of one decoding step would have taken without speculation.
-
-    Plain decoding gives each of the sequences one token a step, and such a step takes
-    `step_seconds`.
-    """
+    """What the tokens of one decoding step would have taken without speculation, where a step of
+    `step_seconds` gives each sequence one token."""
     return num_emitted / num_sequences * step_seconds
 
 
 def net_benefit(plain: float, spent: float) -> float:
     """Seconds saved for each second spent: 0 is break-even, 0.5 is 1.5 times as fast."""
-    return plain / spent - 1
+    return speedup(plain, spent) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCost:
+    """What a round costs on this machine."""
+
+    k: float  # draft tokens of a round, on average
+    steps: float  # cost, in plain steps
+
+    @property
+    def ceiling(self) -> float:
+        """The speedup if every draft token were accepted."""
+        return speedup(self.k + 1, self.steps)
+
+    @property
+    def break_even_rate(self) -> float | None:
+        """The acceptance rate from which on a round pays; None if not even 1 would do. A round
+        emits 1 + k * rate tokens, however acceptance falls with the position."""
+        if self.steps > self.k + 1:
+            return None
+        return max((self.steps - 1) / self.k, 0.0) if self.k else 0.0
+
+
+def round_cost_from_speedup(
+    counts: Acceptance, num_tokens: int, num_texts: int, speedup: float
+) -> RoundCost | None:
+    """The cost that explains a measured speedup per token, on any engine.
+
+    `num_texts` texts of together `num_tokens` tokens were written. A step without a draft is
+    taken to cost a plain step. None where rounds are not counted, or where the counts do not fit
+    together (the server's counters include requests of others).
+    """
+    steps, rounds = counts.num_steps(num_tokens, num_texts), counts.num_drafts
+    if not counts.mean_k or not 0 < rounds <= steps or speedup <= 0:
+        return None
+    plain_steps = (num_tokens - num_texts) / speedup  # what all steps cost together
+    cost = (plain_steps - (steps - rounds)) / rounds
+    return RoundCost(counts.mean_k, cost) if cost > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class RoundProfile:
+    """Rounds of one proposer at draft length `k`, from which every shorter k is predicted.
+
+    A wrong guess ends a round whatever its length; between two wrong guesses the draft length
+    alone sets the pace. A stretch of r right guesses and the wrong one after them takes
+    ceil((r + 1) / (k + 1)) rounds. A round that accepted a < k tokens ends a stretch. One that
+    accepted all k continues a longer stretch if the next guess, which nobody verified, was right
+    too; that is taken to be as likely as at the last position that was verified. Under the coupled
+    rule a draft guesses the same again at the same position, so this is exact for drafts that
+    continue from their own guesses.
+    """
+
+    k: int
+    rounds_by_accepted: tuple[int, ...]  # rounds that accepted 0, 1, …, k tokens
+    num_undrafted: int  # steps without a draft
+    fullness: float = 1.0  # mean draft tokens of a round / k
+
+    @classmethod
+    def from_counts(
+        cls, counts: Acceptance, k: int, num_tokens: int, num_texts: int
+    ) -> RoundProfile | None:
+        """None where rounds or positions are not counted."""
+        reached = (counts.num_drafts, *counts.accepted_per_position[:k])
+        if counts.mean_k is None or len(reached) < 2:
+            return None
+        reached = (*reached, *(0,) * (k + 2 - len(reached)))
+        by_accepted = tuple(max(here - beyond, 0) for here, beyond in pairwise(reached))
+        undrafted = counts.num_steps(num_tokens, num_texts) - counts.num_drafts
+        return cls(k, by_accepted, max(undrafted, 0), min(counts.mean_k / k, 1.0))
+
+    @property
+    def num_rounds(self) -> int:
+        return sum(self.rounds_by_accepted)
+
+    @property
+    def num_tokens(self) -> int:
+        """After the first ones of the texts."""
+        emitted = sum(n * (accepted + 1) for accepted, n in enumerate(self.rounds_by_accepted))
+        return self.num_undrafted + emitted
+
+    @property
+    def stretches(self) -> dict[int, float]:
+        """Tokens of a stretch, the replaced wrong guess included → its share of all stretches."""
+        total = self.num_rounds
+        if not total:
+            return {1: 1.0}
+        *shorter, whole = self.rounds_by_accepted
+        full = whole / total
+        reached_last = whole + shorter[-1] if shorter else whole
+        continues = min(full * (whole / reached_last if reached_last else 0.0), _ALMOST_SURE)
+        ends = [*(count / total for count in shorter), full - continues]
+        shares: dict[int, float] = {}
+        chance, length = 1.0, 0
+        while chance > _NEGLIGIBLE:
+            for accepted, share in enumerate(ends):
+                tokens = length + accepted + 1
+                shares[tokens] = shares.get(tokens, 0.0) + chance * share
+            chance *= continues
+            length += self.k + 1
+        return shares
+
+    def tokens_per_round(self, k: int) -> float:
+        """With drafts of at most k tokens."""
+        shares = self.stretches
+        tokens = sum(length * share for length, share in shares.items())
+        rounds = sum(-(-length // (k + 1)) * share for length, share in shares.items())
+        return tokens / rounds
+
+    def num_rounds_at(self, k: int) -> float:
+        """Rounds that the same texts would take with drafts of at most k tokens."""
+        return (self.num_tokens - self.num_undrafted) / self.tokens_per_round(k)
+
+    def num_steps_at(self, k: int) -> float:
+        return self.num_undrafted + self.num_rounds_at(k)
+
+    def drafted_per_step(self, k: int) -> float:
+        """Draft tokens that a step verifies for each sequence, on average."""
+        return self.num_rounds_at(k) * k * self.fullness / self.num_steps_at(k)

@@ -1,19 +1,19 @@
-"""A file of JSON lines that only grows, and that a kill leaves readable."""
-
-from __future__ import annotations
+"""An append-only file of JSON lines that stays readable when its writer is killed."""
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeVar
 
-from outdraft.errors import OutdraftError
+from outdraft.errors import CorruptFileError, OutdraftError
+
+T = TypeVar("T")
 
 
 class LineFile:
-    """A line is there as a whole or, where the machine itself stopped, torn at the very end.
-    Opening the file again cuts such an end off and goes on behind it."""
+    """A killed process leaves whole lines. A machine that stops may leave a torn last line, which
+    `lines` cuts off before anything is appended."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -23,14 +23,23 @@ class LineFile:
         except OSError as error:
             raise self._failed(error) from error
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        os.close(self.handle)
+
     def lines(self) -> list[bytes]:
-        """Every whole line; a torn end is cut off."""
+        """All whole lines. A torn end is removed from the file."""
         whole = whole_lines(self.path.read_bytes())
         os.ftruncate(self.handle, sum(len(line) + 1 for line in whole))
         return whole
 
     def append(self, value: Mapping[str, Any], *, is_synced: bool = False) -> None:
-        """`is_synced`: on the disk when this returns, not only with the system."""
+        """`is_synced`: wait until the line is on the disk, so that it survives a power failure."""
         line = json.dumps(value, separators=(",", ":")).encode() + b"\n"
         try:
             while line:
@@ -40,12 +49,22 @@ class LineFile:
         except OSError as error:
             raise self._failed(error) from error
 
-    def close(self) -> None:
-        os.close(self.handle)
-
     def _failed(self, error: OSError) -> OutdraftError:
         return OutdraftError(f"cannot write the journal {self.path}: {error.strerror}")
 
 
 def whole_lines(data: bytes) -> list[bytes]:
-    return data.split(b"\n")[:-1]  # behind the last line feed is nothing, or a torn line
+    return data.split(b"\n")[:-1]  # after the last line feed comes nothing, or a torn line
+
+
+def parse_entries(
+    path: Path, lines: Sequence[bytes], parse: Callable[[Any], T], remedy: str
+) -> Iterator[T]:
+    """Parse every line but the first, which is the header. An error names the line."""
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            yield parse(json.loads(line))
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise CorruptFileError(
+                f"{path}: line {number} cannot be read ({error!r}); {remedy}"
+            ) from error

@@ -68,6 +68,15 @@ class Speculation:
     def is_lossy(self) -> bool:
         return not self.is_off and self.rule == "typical"
 
+    def describe(self) -> str:
+        """In words, for people."""
+        if self.is_off:
+            return "no speculation"
+        draft = f" with {self.draft}" if self.draft else ""
+        schedule = ", k by load" if self.schedule else ""
+        lossy = ", lossy" if self.is_lossy else ""
+        return f"{self.method}{draft}, k = {self.k}{schedule}, {self.rule}{lossy}"
+
     def k_at(self, num_running: int) -> int:
         """The draft length with so many sequences running; gaps carry the k before them."""
         if self.is_off:
@@ -84,9 +93,9 @@ class Speculation:
         known = {field.name for field in fields(cls)}
         values: dict[str, Any] = {}
         for key, value in settings.items():
-            name = _VLLM_KEYS.get(key, key)
+            name = VLLM_KEYS.get(key, key)
             if name not in known:
-                raise unknown_choice("speculation key", key, sorted({*known, *_VLLM_KEYS}))
+                raise unknown_choice("speculation key", key, sorted({*known, *VLLM_KEYS}))
             if name in values:
                 raise OptionError(f"{key} and another name of {name} are both given; keep one")
             if value is not None:
@@ -111,7 +120,7 @@ class Speculation:
         return replace(self, k=k)
 
 
-_VLLM_KEYS = {
+VLLM_KEYS = {
     "model": "draft",
     "num_speculative_tokens": "k",
     "num_speculative_tokens_per_batch_size": "schedule",

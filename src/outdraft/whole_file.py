@@ -1,6 +1,4 @@
-"""Files that are there whole or not at all, whenever the power goes."""
-
-from __future__ import annotations
+"""Files that are written completely or not at all, even if the machine stops."""
 
 import errno
 import json
@@ -10,39 +8,52 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from outdraft.errors import OutdraftError
+from outdraft.errors import CorruptFileError, OutdraftError
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Written beside its place, flushed to the disk, then renamed into it."""
-    beside: Path | None = None
+    """Writes a temporary file in the same folder, flushes it to the disk, then renames it."""
+    temporary_path: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(
             "wb", dir=path.parent, prefix=f".{path.name}.", delete=False
         ) as temporary:
-            beside = Path(temporary.name)
+            temporary_path = Path(temporary.name)
             write(temporary)
             temporary.flush()
             os.fsync(temporary.fileno())
-        beside.chmod(0o666 & ~_umask())  # a temporary file is for its owner alone
-        beside.replace(path)
-        beside = None
+        temporary_path.chmod(0o666 & ~_umask())  # a temporary file is readable by its owner only
+        temporary_path.replace(path)
+        temporary_path = None
     except OSError as error:
         hint = "; make room and start again" if error.errno == errno.ENOSPC else ""
         raise OutdraftError(f"cannot write {path}: {error.strerror}{hint}") from error
     finally:
-        if beside is not None:
-            beside.unlink(missing_ok=True)
+        if temporary_path is not None:
+            temporary_path.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
     write_whole(path, lambda file: file.write(text.encode()))
 
 
-def write_json(path: Path, value: Any) -> None:
-    """What JSON cannot hold is found before anything is written."""
-    write_text(path, json.dumps(value))
+def write_json(path: Path, value: Any, *, indent: int | None = None) -> None:
+    """A value that JSON cannot hold raises before anything is written."""
+    end = "" if indent is None else "\n"
+    write_text(path, json.dumps(value, indent=indent, ensure_ascii=indent is None) + end)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file, or a CorruptFileError that names the file."""
+    try:
+        value = json.loads(path.read_bytes())
+    except ValueError as error:
+        advice = "fetch it again, or remove it if outdraft wrote it"
+        raise CorruptFileError(f"{path} is not JSON ({error}); {advice}") from error
+    if not isinstance(value, dict):
+        raise CorruptFileError(f"{path} holds a JSON {type(value).__name__}, not an object")
+    return value
 
 
 def _umask() -> int:

@@ -19,11 +19,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
-from outdraft.backends.backend import Capabilities, Installed, Launch, Serving, Traffic
-from outdraft.records import AcceptanceCounts
+from outdraft.backends.backend import Capabilities, Container, Launch, Serving, Traffic
+from outdraft.backends.installation import Installation
 from outdraft.speculation import Speculation
 
 SLEEP = "import time; time.sleep(300)"
@@ -32,13 +31,11 @@ ORPHAN = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {STUB
 
 
 class ScriptedEngine:
-    name = "scripted"
+    name = title = "scripted"
 
     def __init__(self, *behaviour: str) -> None:
+        self.installation = Installation("1", frozenset())
         self._behaviour = behaviour
-
-    def detect(self) -> Installed:
-        return Installed("1", frozenset())
 
     def capabilities(self) -> Capabilities:
         raise NotImplementedError
@@ -46,13 +43,13 @@ class ScriptedEngine:
     def launch(self, serving: Serving, speculation: Speculation, port: int) -> Launch:
         return Launch((sys.executable, __file__, str(port), *self._behaviour))
 
-    def preflight(
+    def warnings(
         self, serving: Serving, speculation: Speculation, traffic: Traffic
     ) -> tuple[str, ...]:
         return ()
 
-    def drafted(self, page: Mapping[str, float]) -> AcceptanceCounts | None:
-        return None
+    def container(self) -> Container:
+        raise NotImplementedError
 
 
 def main(port: int, behaviour: list[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outdraft.backends.engine_python import ask, python_of
+from outdraft.backends.engine_python import ask_python, python_of
 from outdraft.errors import BackendError
 
 PYTHON = Path(sys.executable)
@@ -22,7 +22,7 @@ def test_an_answer_is_found_among_other_words() -> None:
     program = (
         "print('warming up')\ndef answer():\n    print('noise')\n    return {'version': '7'}\n"
     )
-    assert ask(PYTHON, program, "x") == {"version": "7"}
+    assert ask_python(PYTHON, program, "x") == {"version": "7"}
 
 
 def test_an_answer_is_kept_until_the_environment_changes(tmp_path: Path) -> None:
@@ -33,18 +33,25 @@ def test_an_answer_is_kept_until_the_environment_changes(tmp_path: Path) -> None
     python.parent.mkdir(parents=True)
     site.mkdir(parents=True)
     python.symlink_to(PYTHON)
-    ask(python, program, "x")
-    ask(python, program, "x")
+    ask_python(python, program, "x")
+    ask_python(python, program, "x")
     assert marks.read_text() == "x"
     (site / "new_package").mkdir()
-    ask(python, program, "x")
+    ask_python(python, program, "x")
     assert marks.read_text() == "xx"
 
 
 def test_what_it_died_of_is_said_in_a_line() -> None:
     with pytest.raises(BackendError, match="no_such_module") as failed:
-        ask(PYTHON, "import no_such_module\n", "x")
+        ask_python(PYTHON, "import no_such_module\n", "x")
     assert "\n" not in str(failed.value)
+
+
+def test_an_environment_whose_python_is_gone_is_said_in_a_line(tmp_path: Path) -> None:
+    python = tmp_path / "env" / "bin" / "python"
+    (tmp_path / "env" / "lib" / "python3.99" / "site-packages").mkdir(parents=True)
+    with pytest.raises(BackendError, match="cannot run"):
+        ask_python(python, "", "x")
 
 
 def test_a_script_names_its_interpreter(tmp_path: Path) -> None:

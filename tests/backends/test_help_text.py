@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from outdraft.backends.help_text import choices_in, options_in, said_by
+from outdraft.backends.help_text import choices_in, help_of, options_in
 from outdraft.errors import BackendError
 
 HELP = """\
@@ -44,6 +44,6 @@ def test_choices_are_read_in_every_form() -> None:
 def test_a_command_that_fails_is_quoted(tmp_path: Path) -> None:
     command = (sys.executable, "-c", "import sys; sys.exit('it is broken')")
     with pytest.raises(BackendError, match="it is broken"):
-        said_by(command, "--help")
+        help_of(command, "--help")
     with pytest.raises(BackendError, match="No such file"):
-        said_by((str(tmp_path / "ghost"),), "--help")
+        help_of((str(tmp_path / "ghost"),), "--help")

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,14 +15,16 @@ from typing import Any
 import pytest
 
 from outdraft.backends.backend import Launch, Serving
-from outdraft.backends.process import EngineProcess, answers, free_port, start
+from outdraft.backends.process import GRACE_S, EngineProcess, free_port, start
 from outdraft.errors import BackendError
+from outdraft.observe import RemoteServer
 from outdraft.speculation import OFF
-from outdraft.testing.backend_contract import is_alive
+from outdraft.testing.backend_contract import is_alive, wait_for_death
 from tests.backends.scripted import ScriptedEngine
 
 PATIENCE_S = 30.0
 GONE_S = 10.0  # promised: nothing is left so long after we were killed
+SHORT_S = 0.5  # of grace, instead of the usual
 NUM_PROCESSES = 4  # the engine and its three workers
 
 # Starts an engine, says which processes it has, and waits to be killed.
@@ -35,7 +36,8 @@ from outdraft.backends.process import start
 from outdraft.speculation import OFF
 from tests.backends.scripted import ScriptedEngine
 
-engine = start(ScriptedEngine("workers", "serve"), Serving("x"), OFF, log=Path(sys.argv[1]))
+behaviour = ScriptedEngine("workers", "serve")
+engine = start(behaviour, Serving("x"), OFF, log=Path(sys.argv[1]), grace_s=float(sys.argv[3]))
 while len(engine.processes()) < int(sys.argv[2]):
     time.sleep(0.05)
 print(json.dumps(engine.processes()), flush=True)
@@ -75,20 +77,20 @@ def test_an_engine_is_started_watched_and_stopped(log: Path) -> None:
         grace_s=0.5, on_wait=lambda seconds, line: waits.append((seconds, line)),
     )  # fmt: skip
     with engine:
-        assert answers(engine.port)
+        assert RemoteServer(engine.url).is_ready()
         assert "loading layer 1" in [line for _, line in waits]
         assert engine.died() is None
         assert until(lambda: len(engine.processes()) == NUM_PROCESSES)
         running = engine.processes()
     assert [pid for pid in running if is_alive(pid)] == []
-    assert not answers(engine.port)
+    assert not RemoteServer(engine.url).is_ready()
     assert "listening" in log.read_text()
     engine.stop()  # twice is once
 
 
 def test_nothing_is_left_when_we_are_killed(log: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(log), str(NUM_PROCESSES)],
+        [sys.executable, "-c", PARENT, str(log), str(NUM_PROCESSES), str(SHORT_S)],
         stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2],
     ) as parent:  # fmt: skip
         assert parent.stdout is not None
@@ -96,7 +98,8 @@ def test_nothing_is_left_when_we_are_killed(log: Path) -> None:
         assert all(is_alive(pid) for pid in running)
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait()
-        gone = until(lambda: not any(is_alive(pid) for pid in running), GONE_S)
+        saved_s = GRACE_S - SHORT_S
+        gone = until(lambda: not any(is_alive(pid) for pid in running), GONE_S - saved_s)
         assert gone, [pid for pid in running if is_alive(pid)]
 
 
@@ -150,21 +153,13 @@ def test_a_program_that_is_not_there(log: Path) -> None:
 
 def test_a_port_that_was_taken_is_another_one_the_next_time(log: Path, tmp_path: Path) -> None:
     with started(log, f"taken={tmp_path / 'tried'}", "serve") as engine:
-        assert answers(engine.port)
+        assert RemoteServer(engine.url).is_ready()
 
 
-def test_a_death_is_told_by_a_thread(log: Path) -> None:
-    told: list[str] = []
-    noticed = threading.Event()
-
-    def on_death(reason: str) -> None:
-        told.append(reason)
-        noticed.set()
-
-    with started(log, "serve") as engine, engine.watched(on_death):
+def test_a_death_is_noticed_with_its_signal(log: Path) -> None:
+    with started(log, "serve") as engine:
         os.kill(engine.processes()[0], signal.SIGSEGV)
-        assert noticed.wait(5.0)
-    assert "SIGSEGV" in told[0]
+        assert "SIGSEGV" in wait_for_death(engine)
 
 
 def test_a_launch_adds_to_the_environment(log: Path) -> None:
@@ -173,3 +168,11 @@ def test_a_launch_adds_to_the_environment(log: Path) -> None:
     with EngineProcess("printing", launch, 1, log) as engine:
         assert until(engine.died)
     assert log.read_text() == "so True\n"
+
+
+def test_a_launchs_files_are_there_before_the_start(log: Path, tmp_path: Path) -> None:
+    file = tmp_path / "new" / "schedule.json"
+    launch = Launch(("cat", str(file)), files={str(file): "{}"})
+    with EngineProcess("reading", launch, 1, log) as engine:
+        assert until(engine.died)
+    assert log.read_text() == "{}"

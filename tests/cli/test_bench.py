@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 
 from outdraft.cli.main import main
-from outdraft.loadgen.journal import read_journal
-from outdraft.measure.files import read_trial
+from outdraft.measure.saved import read_trial
+from outdraft.records import read_record_journal
 from outdraft.testing.fake_script import Script
 from outdraft.testing.fake_server import FakeServer, fake_server, refusing_url
+
+from .drafts import trained_draft
 
 OUTDRAFT = (sys.executable, "-m", "outdraft")
 # First tokens late enough for a busy machine to be on time beside them.
@@ -57,6 +59,7 @@ def test_a_table_and_a_file(tmp_path: Path) -> None:
         "0 preemptions",
     ):
         assert part in done.stdout
+    assert lines[-1] == "server: vllm", "as its metrics are named"
     assert json.loads(out.read_text())["schema"] == 1
     trial = read_trial(out)
     assert [each.is_warmup for each in trial.records] == [True] * 2 + [False] * 12
@@ -100,6 +103,29 @@ def test_a_bar_where_there_is_a_terminal() -> None:
     assert done.stdout.splitlines()[0].split() == ["P50", "P95", "P99"]
 
 
+@pytest.mark.parametrize("is_trace", [False, True])
+def test_prompts_that_the_draft_has_seen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], is_trace: bool
+) -> None:
+    """They are left out, of a trace with their times; output and file say how many."""
+    *prompts, draft = trained_draft(tmp_path)
+    flags = ["--replay" if is_trace else prompts[0], prompts[1], prompts[2], draft]
+    flags += ["--stop-at-eos", "--max-tokens", "64", "--warmup", "0", "--json"]
+    flags += [] if is_trace else ["--requests", "12"]
+    with FakeServer(QUICK) as server:
+        main(["bench", server.url, *flags, "--out", str(tmp_path / "run.json")])
+    note = f"3 of 9 prompts were used to train {draft} and are left out"
+    assert note in json.loads(capsys.readouterr().out)["problems"]
+    trial = read_trial(tmp_path / "run.json")
+    assert note in trial.problems
+    assert (trial.load["draft"], trial.load["stop_at_eos"]) == (draft, True)
+    asked = {body["messages"][0]["content"] for body in server.bodies}
+    assert asked == {f"question {number}" for number in range(3, 9)}
+    assert len(trial.records) == (6 if is_trace else 12)
+    assert not any("ignore_eos" in body for body in server.bodies)
+    assert {each.finish_reason for each in trial.records} == {"stop"}
+
+
 def test_a_trace_is_played_again(tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     lines = [{"timestamp": 100 + 50 * n, "prompt": f"number {n}"} for n in (2, 0, 1)]
@@ -122,7 +148,7 @@ def test_what_a_run_left_is_put_aside(tmp_path: Path) -> None:
     left.write_text("from before")
     with fake_server(QUICK) as url:
         done = outdraft("bench", url, *SHORT, "--out", str(out))
-    assert done.stderr == f"note: the records of a run that did not end are in {left}.1\n"
+    assert done.stderr == f"note: the records of an interrupted run are in {left}.1\n"
     assert (tmp_path / "run.json.journal.1").read_text() == "from before"
     assert len(read_trial(out).records) == 14
 
@@ -219,7 +245,7 @@ def test_records_so_far_survive(tmp_path: Path, sent: signal.Signals) -> None:
             said, complaint = process.communicate(timeout=60)
     if sent == signal.SIGKILL:
         assert not out.exists()
-        records = read_journal(journal)
+        records = read_record_journal(journal)
     else:
         assert process.returncode == 1
         assert complaint == ""
@@ -253,7 +279,7 @@ def test_a_dead_server_is_one_line(told: Any, tmp_path: Path) -> None:
         (("--slo", "ttft=fast"), "--slo 'ttft=fast'"),
         (("--requests", "0"), "--requests must be at least 1, got 0"),
         (("--requests", "many"), "'many'"),
-        (("--warmup", "-1"), "--warmup must not be negative, got -1"),
+        (("--warmup", "-1"), "--warmup must be at least 0, got -1"),
         (("--concurrency", "0"), "--concurrency must be at least 1, got 0"),
         (("--max-tokens", "0"), "--max-tokens must be at least 1, got 0"),
         (("--processes", "0"), "--processes must be at least 1, got 0"),
@@ -262,6 +288,7 @@ def test_a_dead_server_is_one_line(told: Any, tmp_path: Path) -> None:
         (("--prompts", "/no/such/file.jsonl"), "cannot read /no/such/file.jsonl"),
         (("--prompts", "random"), "--force-random"),
         (("--category", "poetry"), "unknown category 'poetry'"),
+        (("--draft", "smollm2-135m-draf"), "(did you mean 'smollm2-135m-draft'?)"),
         (("--request", "5"), "--request"),
     ],
 )
@@ -275,7 +302,7 @@ def test_options_that_cannot_be(told: Any, flags: tuple[str, ...], named: str) -
 
 
 def test_what_is_no_url_or_cannot_be_written(told: Any, tmp_path: Path) -> None:
-    assert "no URL of a server: 'localhost:8000'" in told("localhost:8000")[2]
+    assert "'localhost:8000' is no URL of a server" in told("localhost:8000")[2]
     (tmp_path / "file").write_text("")
     with fake_server(QUICK) as url:
         code, said, complaint = told(url, "--out", str(tmp_path / "file" / "run.json"))
@@ -297,7 +324,7 @@ from outdraft.cli.main import main
 try:
     main([sys.argv[1], "--help"])
 finally:
-    heavy = {"torch", "transformers", "numpy", "scipy", "aiohttp", "rich"}
+    heavy = {"torch", "transformers", "fastapi", "numpy", "scipy", "aiohttp", "rich"}
     print("HEAVY", sorted(heavy & set(sys.modules)))
 """
 

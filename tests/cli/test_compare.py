@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from outdraft.cli.main import main
-from outdraft.loadgen.journal import read_journal
-from outdraft.measure.files import read_trial
-from outdraft.records import Record, Trial, record_from_json
+from outdraft.measure.saved import read_trial
+from outdraft.records import Record, Trial, read_record_journal, record_from_json
 from outdraft.testing.fake_script import Script
 from outdraft.testing.fake_server import FakeServer, fake_server, refusing_url
 from outdraft.whole_file import write_json
+
+from .drafts import trained_draft
 
 SLOW = Script(ttft_s=0.2, tpot_s=0.02)
 FAST = replace(SLOW, k=3, speedup=4.0)
@@ -53,7 +54,9 @@ def test_two_servers_to_json_and_a_file(tmp_path: Path) -> None:
     assert done.stderr == ""
     assert done.stdout.count("\n") == 1
     told = json.loads(done.stdout)
-    assert told.keys() == {"verdict", "ratios"}
+    assert told.keys() == {"verdict", "ratios", "texts"}
+    assert told["texts"]["agreement"]["num_identical"] == 20
+    assert told["texts"]["floor"] is None, "all agree: nothing has to be explained"
     assert told["verdict"]["decision"] == "SHIP"
     assert {"decision", "ship_for", "reasons", "checks"} == told["verdict"].keys()
     assert {"name", "value", "threshold", "state", "advice"} == told["verdict"]["checks"][0].keys()
@@ -61,7 +64,7 @@ def test_two_servers_to_json_and_a_file(tmp_path: Path) -> None:
     assert told["ratios"]["e2e"]["low"] > 1.01
     written = json.loads(out.read_text())
     assert written["schema"] == 1
-    assert (written["verdict"], written["ratios"]) == (told["verdict"], told["ratios"])
+    assert {key: written[key] for key in told} == told
     records = [record_from_json(each) for each in written["records"]]
     assert len(records) == 2 * 4 + 2 * 20
     assert sum(each.is_warmup for each in records) == 8
@@ -108,7 +111,7 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
             process.send_signal(signal.SIGKILL)
             process.wait(30)
     assert not out.exists()
-    records = read_journal(journal)
+    records = read_record_journal(journal)
     assert {each.arm for each in records} == {"baseline", "candidate"}
     texts = [body["messages"][0]["content"] for body in server.bodies]
     assert len(set(texts)) == len(texts), "A against A: no text is sent twice"
@@ -161,11 +164,11 @@ def test_a_dead_server_is_one_line(told: Any, dead: int) -> None:
     [
         (("http://a", "run.json"), "two URLs or two saved runs, not one of each"),
         (("no.json", "no.json"), "cannot read no.json: No such file"),
-        (("http://a", "http://b", "--requests", "0"), "--requests must be at least 1, got 0"),
+        (("http://a", "http://b", "--requests", "0"), "--requests must be at least 10, got 0"),
         (("http://a", "http://b", "--requests", "9"), "--requests must be at least 10, got 9"),
         (("http://a", "http://b", "--block", "1"), "--block must be at least 2, got 1"),
         (("http://a", "http://b", "--concurrency", "0"), "--concurrency must be at least 1"),
-        (("http://a", "http://b", "--margin", "1"), "--margin lies between 0 and 1, got 1"),
+        (("http://a", "http://b", "--margin", "1"), "--margin must be between 0 and 0.99, got 1"),
         (("http://a", "http://b", "--noise-floor", "nan"), "--noise-floor 'nan' is neither"),
         (("http://a", "http://b", "--temperature", "0:1%"), "the shares sum to 1 %"),
         (("http://a", "http://b", "--prompts", "random"), "--force-random"),
@@ -178,6 +181,23 @@ def test_options_that_cannot_be(told: Any, words: tuple[str, ...], named: str) -
     assert complaint.startswith("outdraft: ")
     assert complaint.count("\n") == 1
     assert named in complaint
+
+
+def test_prompts_that_the_draft_has_seen(told: Any, tmp_path: Path) -> None:
+    """They are left out, and everybody who reads the verdict is told so."""
+    draft, out = trained_draft(tmp_path), tmp_path / "both.json"
+    flags = ("--requests", "20", "--block", "4", "--max-tokens", "8", "--stop-at-eos", "--json")
+    with FakeServer(QUICK) as off, FakeServer(QUICK) as on:
+        told(off.url, on.url, *flags, *draft, "--out", str(out))
+        bodies = [*off.bodies, *on.bodies]
+    note = f"3 of 9 prompts were used to train {draft[-1]} and are left out"
+    written = json.loads(out.read_text())
+    assert note in written["verdict"]["reasons"]
+    assert written["settings"]["draft"] == draft[-1]
+    assert written["settings"]["stop_at_eos"] is True
+    assert not any("ignore_eos" in body for body in bodies)
+    asked = {body["messages"][0]["content"].partition("] ")[2] for body in bodies}
+    assert asked == {f"question {number}" for number in range(3, 9)}
 
 
 class TestSavedRuns:
@@ -211,10 +231,16 @@ class TestSavedRuns:
         assert found["verdict"]["decision"] == "SHIP"
         assert found["ratios"]["e2e"]["estimate"] == pytest.approx(1.5)
         assert found["ratios"]["e2e"]["num_blocks"] == 6
-        assert any("two runs at two times" in each for each in found["verdict"]["reasons"])
+        assert any("not in turns" in each for each in found["verdict"]["reasons"])
         _, table, _ = told(on, off)
         assert "DON'T SHIP" in table
-        assert "same greedy text: 64 of 64" in table
+        assert "64 of 64 greedy texts are the baseline's" in table
+
+    def test_a_draft_is_named_where_prompts_are_sent(self, told: Any, tmp_path: Path) -> None:
+        off = self.saved(tmp_path / "off.json", 300)
+        code, _, complaint = told(off, off, "--draft", "smollm2-135m-draft")
+        assert code == 2
+        assert "give --draft to bench" in complaint
 
     def test_one_of_them_is_invalid(self, told: Any, tmp_path: Path) -> None:
         off = self.saved(tmp_path / "off.json", 300)

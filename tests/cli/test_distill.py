@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from outdraft.cli.main import main
-from outdraft.distill.clock import parse_budget
-from outdraft.errors import OptionError
 from outdraft.testing.tiny_models import tiny_model
 
 SMALL = (  # noqa: SIM905
@@ -36,7 +34,9 @@ def test_both_kinds_from_the_same_texts(
     data = ["--target", target, "--data", str(tmp_path / "data"), *SMALL]
     model, head = tmp_path / "model", tmp_path / "head"
     assert main(["distill", *data, *MODEL, "--out", str(model), "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr().out
+    report = json.loads(printed)
+    assert "NaN" not in printed
     assert report["training"]["step"] == 2
     assert report["measured"]["0"]["all"]["rounds"] > 0
     assert {"config.json", "model.safetensors", "tokenizer.json", "README.md", "distill.json",
@@ -45,12 +45,28 @@ def test_both_kinds_from_the_same_texts(
     card = (model / "README.md").read_text()
     assert "held out" in card
     assert "| 0 | all |" in card
+    assert len((model / "training_prompts.txt").read_text().split()) == 184
     assert main(["distill", *data, *HEAD, "--out", str(head)]) == 0
     shown = capsys.readouterr()
     assert "acceptance length" in shown.out
     assert "held-out prompts: T=0" in shown.err
     assert {path.name for path in head.iterdir()} == {
-        "config.json", "model.safetensors", "README.md", "distill.json", "work"}  # fmt: skip
+        "config.json", "model.safetensors", "README.md", "distill.json",
+            "training_prompts.txt", "work"}  # fmt: skip
+
+
+def test_a_longer_training_keeps_what_was_measured(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["distill", "--target", target, "--out", str(tmp_path), *SMALL, *MODEL, "--json"]
+    assert main([*command, "--stage", "data"]) == 0
+    for steps in ("2", "4"):
+        capsys.readouterr()
+        assert main([*command, "--stage", "train", "--steps", steps]) == 0
+    measured = [entry["step"] for entry in json.loads(capsys.readouterr().out)["history"]]
+    assert measured[0] == 0
+    assert {2, 4} <= set(measured)
+    assert measured == sorted(set(measured))
 
 
 def test_after_kill_9_it_goes_on(target: str, tmp_path: Path) -> None:
@@ -84,12 +100,15 @@ def test_after_kill_9_it_goes_on(target: str, tmp_path: Path) -> None:
         (["--out", "x", "--kind", "heads"], "unknown kind 'heads' (did you mean 'head'?)"),
         (["--out", "x", "--stage", "tain"], "unknown stage 'tain' (did you mean 'train'?)"),
         ([], "no place for the draft; give --out DIR"),
-        (["--out", "x", "--budget", "8"], "a budget is a time such as 90s, 8m or 1.5h, got '8'"),
+        (["--out", "x", "--budget", "8x"], "--budget '8x' is not a duration; write e.g. 90s, 10m"),
+        (["--out", "x", "--budget", "0s"], "--budget '0s' is not a duration; write e.g. 90s, 10m"),
         (["--out", "x", "--kind", "head", "--hidden", "64"], "--hidden is for --kind model"),
         (["--out", "x", "--kind", "head", "--taps", "2,x"], "--taps takes three layers"),
         (["--out", "x", "--stage", "evaluate"], "holds no draft yet; run the train stage first"),
         (["--out", "x", "--stage", "train"], "holds no texts yet; run the data stage first"),
         (["--out", "x", "--device", "cuda:9"], "is not there"),
+        (["--out", "x", "--top-logits", "0"], "--top-logits must be at least 1, got 0"),
+        (["--out", "x", "--learning-rate", "0"], "a learning rate lies between 0 and 1"),
     ],
 )
 def test_what_cannot_be_is_one_line(
@@ -133,10 +152,3 @@ def test_an_unsupported_architecture_is_one_line(
     assert main(["distill", "--target", str(folder), "--out", str(tmp_path / "out")]) == 2
     assert "unsupported architecture" in capsys.readouterr().err.strip().splitlines()[-1]
     assert not (tmp_path / "out").exists()
-
-
-def test_budgets() -> None:
-    assert [parse_budget(text) for text in ("90s", "8m", "1.5h")] == [90, 480, 5400]
-    for text in ("", "8", "-3m", "0s", "8 minutes"):
-        with pytest.raises(OptionError, match="a budget is a time"):
-            parse_budget(text)

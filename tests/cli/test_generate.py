@@ -16,6 +16,7 @@ from outdraft.cli.main import main
 from outdraft.testing.tiny_models import tiny_gguf, tiny_model
 
 PROMPT = "one two three one two three one two"
+SMALL = ("--kv-cache-memory-bytes", "8000000")  # to clear the usual GB takes half a second
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def draft(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
-    assert main(["generate", PROMPT, "--raw", "--json", *arguments]) == 0
+    assert main(["generate", PROMPT, "--raw", "--json", *SMALL, *arguments]) == 0
     out = capsys.readouterr().out
     assert out.count("\n") == 1, "one object and nothing else on stdout"
     result: dict[str, object] = json.loads(out)
@@ -80,7 +81,7 @@ def test_the_stream_is_the_text_and_the_last_line_tells(
 ) -> None:
     arguments = ["--target", target, "--method", "ngram", "--max-tokens", "30", "--ignore-eos"]
     text = run_json(capsys, *arguments)["text"]
-    assert main(["generate", PROMPT, "--raw", *arguments, "--compare", "--runs", "1"]) == 0
+    assert main(["generate", PROMPT, "--raw", *SMALL, *arguments, "--compare", "--runs", "1"]) == 0
     out = capsys.readouterr().out
     assert isinstance(text, str)
     assert out.startswith(text), "a pipe gets the text as it is"
@@ -92,13 +93,13 @@ def test_the_stream_is_the_text_and_the_last_line_tells(
 
 def test_colour_when_asked_for(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--target", target, "--method", "ngram", "--max-tokens", "30", "--ignore-eos"]
-    assert main(["generate", PROMPT, "--raw", *arguments, "--color", "always"]) == 0
+    assert main(["generate", PROMPT, "--raw", *SMALL, *arguments, "--color", "always"]) == 0
     assert "\x1b[" in capsys.readouterr().out
 
 
 def test_a_lossy_text_says_so(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--target", target, "--method", "ngram", "--rule", "typical", "--max-tokens", "8"]
-    assert main(["generate", PROMPT, "--raw", *arguments]) == 0
+    assert main(["generate", PROMPT, "--raw", *SMALL, *arguments]) == 0
     assert "lossy" in capsys.readouterr().out
     speculation = run_json(capsys, *arguments)["speculation"]
     assert isinstance(speculation, dict)
@@ -108,7 +109,7 @@ def test_a_lossy_text_says_so(target: str, capsys: pytest.CaptureFixture[str]) -
 def test_the_prompt_may_come_from_stdin(target: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "outdraft", "generate", "-", "--raw", "--target", target,
-         "--max-tokens", "4", "--json"],
+         "--max-tokens", "4", "--json", *SMALL],
         input=PROMPT.encode(), capture_output=True, check=True, timeout=120,
     )  # fmt: skip
     assert json.loads(done.stdout)["prompt_tokens"] > 0
@@ -146,7 +147,9 @@ class TestBadInput:
         assert "auto, float32, bfloat16" in line
 
     def test_prompt_over_the_context(self, target: str, capsys: pytest.CaptureFixture[str]) -> None:
-        line = refused(capsys, "word " * 500, "--raw", "--target", target, "--max-model-len", "128")
+        line = refused(
+            capsys, "word " * 500, "--raw", *SMALL, "--target", target, "--max-model-len", "128"
+        )
         assert "128" in line
         assert any(int(number) > 128 for number in line.split() if number.isdigit())
 
@@ -202,7 +205,7 @@ class TestBadInput:
                 ("vocab_size", 500, "model.embed_tokens.weight"),
                 ("num_attention_heads", 8, "q_proj"),
                 ("num_attention_heads", 0, "config.json"),
-                ("num_hidden_layers", 0, "num_layers is 0"),
+                ("num_hidden_layers", 0, "num_hidden_layers is 0"),
                 ("quantization_config", {"quant_method": "fp8"}, "'fp8'"),
             ]
         ):
@@ -265,7 +268,7 @@ def test_a_prompt_that_is_no_utf8_is_written_to_all_the_same(
     target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = b"caf\xe9".decode("utf-8", "surrogateescape")
-    assert main(["generate", broken, "--raw", "--target", target, "--max-tokens", "3"]) == 0
+    assert main(["generate", broken, "--raw", *SMALL, "--target", target, "--max-tokens", "3"]) == 0
 
 
 def test_a_draft_alone_means_draft_model(
@@ -279,7 +282,7 @@ def test_a_draft_alone_means_draft_model(
 def test_interrupt_is_clean(target: str) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "outdraft", "generate", PROMPT, "--raw", "--target", target,
-         "--max-tokens", "100000", "--ignore-eos", "--max-model-len", "500"],
+         "--max-tokens", "100000", "--ignore-eos", "--max-model-len", "500", *SMALL],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     assert process.stdout is not None
@@ -294,7 +297,7 @@ def test_a_reader_that_leaves_is_no_error(target: str) -> None:
     started = time.monotonic()
     command = (
         f"{sys.executable} -m outdraft generate '{PROMPT}' --raw --target {target} "
-        "--max-tokens 400 --ignore-eos | head -c 5"
+        f"--max-tokens 400 --ignore-eos {' '.join(SMALL)} | head -c 5"
     )
     done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=120, check=False)
     assert b"Traceback" not in done.stderr

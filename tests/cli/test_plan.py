@@ -124,7 +124,7 @@ def test_folders_with_their_tokenizers(told: Any, tmp_path: Path) -> None:
         ((*PAIR, "--utilization", "2"), "--utilization"),
         ((*PAIR, "--kv-dtype", "int3"), "unknown KV dtype 'int3'"),
         ((*PAIR, "--target-quantization", "int3"), "unknown quantization 'int3'"),
-        ((*PAIR, "--draft-sample-method", "lucky"), "probabilistic or greedy, got 'lucky'"),
+        ((*PAIR, "--draft-sample-method", "lucky"), "'lucky'; valid: probabilistic, greedy"),
         ((*PAIR, "--draft-tensor-parallel-size", "3"), "must be 1 or the number of devices (2)"),
         ((*PAIR[:3], "qwen3-8b", "--json"), "qwen3-8b cannot draft for llama-3.1-70b"),
         (("--target", "smollm2-360m", "--gpu", "l4:2"), "do not divide over 2 devices"),

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from outdraft.cli.main import main
-from outdraft.testing.sample_results import sample_results
 from outdraft.whole_file import write_json
+from tests.report.sample_results import sample_results
 
 
 @pytest.fixture

@@ -27,6 +27,9 @@ ENDLESS = {"prompt": "one two three", "max_tokens": 60000, "ignore_eos": True, "
 # Long enough to be open when a signal comes, short enough to wait for.
 LONG = ENDLESS | {"max_tokens": 600}
 
+# Room for such a text; to clear the usual GB takes half a second.
+ROOM = ("--kv-cache-memory-bytes", "160000000")
+
 # The engine breaks as soon as three texts are in it.
 CRASHING = """
 import sys
@@ -36,7 +39,7 @@ from outdraft.engine.engine import Engine
 whole_step = Engine.step
 
 def step(engine):
-    if engine.num_running + engine.num_waiting == 3:
+    if engine.scheduler.num_running + engine.scheduler.num_waiting == 3:
         raise RuntimeError("a bit has flipped")
     return whole_step(engine)
 
@@ -51,7 +54,7 @@ class Running:
     def __init__(self, *flags: str, command: tuple[str, ...], env: dict[str, str]) -> None:
         kept = {key: value for key, value in os.environ.items() if key != "OUTDRAFT_API_KEY"}
         self.process = subprocess.Popen(
-            [*command, "serve", "--port", "0", "--threads", "1", *flags],
+            [*command, "serve", "--port", "0", "--threads", "1", *ROOM, *flags],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=kept | env,
         )  # fmt: skip
         self.said: list[str] = []
@@ -134,7 +137,7 @@ def test_it_answers_under_the_names_it_was_given(server: Running) -> None:
 
 def test_it_says_what_it_serves(server: Running) -> None:
     [line] = [line for line in server.said if " at http://" in line]
-    assert line.startswith("outdraft: a (ngram, k=5, coupled) at http://127.0.0.1:")
+    assert line.startswith("outdraft: a (ngram, k = 5, coupled) at http://127.0.0.1:")
 
 
 def test_it_asks_for_the_key(server: Running) -> None:
@@ -252,8 +255,8 @@ class TestBadInput:
             (("--port", "http"), "'http'"),
             (("--host", ""), "--host is empty"),
             (("--host", "no.such.host.invalid", "--port", "0"), "no.such.host.invalid"),
-            (("--max-num-waiting", "-1"), "--max-num-waiting must not be negative, got -1"),
-            (("--drain-timeout", "-1"), "--drain-timeout must not be negative, got -1"),
+            (("--max-num-waiting", "-1"), "--max-num-waiting must be at least 0, got -1"),
+            (("--drain-timeout", "-1"), "--drain-timeout must be between 0 and 100000, got -1"),
             (("--drain-timeout", "nan"), "--drain-timeout"),
             (("--method", "medusa"), "off, ngram, suffix, draft_model"),
             (("--speculative-config", '{"metod": "ngram"}'), "'metod'"),
@@ -277,10 +280,9 @@ class TestBadInput:
 
     def test_batch_sizes(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         target = str(tiny_model(tmp_path / "tiny", "llama"))
-        for name in ("max_num_seqs", "max_num_batched_tokens", "threads"):
-            flag = "--" + name.replace("_", "-")
+        for flag in ("--max-num-seqs", "--max-num-batched-tokens", "--threads"):
             line = refused(capsys, "--target", target, "--port", "0", flag, "0")
-            assert f"{name} must be at least 1, got 0" in line
+            assert f"{flag} must be at least 1, got 0" in line
 
 
 HELP = """
@@ -306,7 +308,7 @@ def test_help_is_light_and_shows_nothing_old() -> None:
 
 def test_a_server_nobody_listens_to_ends_all_the_same(target: Path) -> None:
     """Its stderr is a pipe whose reader has left: what it says there must not keep it alive."""
-    command = [*COMMAND, "serve", "--port", "0", "--threads", "1", "--target", str(target)]
+    command = [*COMMAND, "serve", "--port", "0", "--threads", "1", *ROOM, "--target", str(target)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from outdraft.cli.main import build_parser, main
-from outdraft.cli.serve import fill_in
-from outdraft.cli.speculative_config import speculation_of
+from outdraft.cli.main import find_command, main
+from outdraft.cli.speculative_config import speculation_in_any_form
 from outdraft.errors import OptionError
 from outdraft.speculation import OFF, Speculation
 
@@ -17,9 +16,7 @@ from outdraft.speculation import OFF, Speculation
 def understood(*flags: str) -> tuple[Speculation, list[str]]:
     """What `outdraft serve` makes of these flags, and the lines it says about them."""
     told: list[str] = []
-    args = build_parser().parse_args(["serve", *flags])
-    fill_in(args)
-    return speculation_of(args, told.append), told
+    return speculation_in_any_form(find_command("serve").parse(flags), told.append), told
 
 
 def from_json(**settings: Any) -> Speculation:
@@ -193,13 +190,13 @@ class TestOldFlags:
         assert len(told) == 4
 
     def test_the_advice_goes_to_stderr(self, capsys: pytest.CaptureFixture[str]) -> None:
-        # A port that cannot be ends the command before anything is loaded.
-        assert main(["serve", "--speculative-model", "[ngram]", "--port", "70000"]) == 2
+        # An empty host ends the command before anything is loaded.
+        assert main(["serve", "--speculative-model", "[ngram]", "--host", ""]) == 2
         caught = capsys.readouterr()
         assert caught.out == ""
         advice, refusal = caught.err.splitlines()
         assert "--speculative-model is now model" in advice
-        assert "--port" in refusal
+        assert "--host" in refusal
 
     @pytest.mark.parametrize(
         ("flags", "said"),

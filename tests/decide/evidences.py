@@ -6,15 +6,11 @@ import math
 
 from hypothesis import strategies as st
 
-from outdraft.decide.evidence import (
-    Acceptance,
-    Costs,
-    Equivalence,
-    Evidence,
-    Memory,
-    Pairing,
-)
-from outdraft.stats import Ratio
+from outdraft.decide.evidence import AcceptanceSummary, Evidence
+from outdraft.decide.texts import Agreement
+from outdraft.goodput import RoundCost
+from outdraft.plan.findings import Pairing, Shares
+from outdraft.stats.ratios import Ratio
 
 
 def between(low: float, high: float, num_pairs: int = 240) -> Ratio:
@@ -34,7 +30,11 @@ intervals = st.builds(lambda a, b: between(min(a, b), max(a, b)), _speedups, _sp
 ratios = intervals | st.just(TOO_FEW)
 
 _acceptances = st.builds(
-    Acceptance, rate=shares, p10=st.none() | shares, p50=st.none() | shares, p90=st.none() | shares
+    AcceptanceSummary,
+    rate=shares,
+    p10=st.none() | shares,
+    p50=st.none() | shares,
+    p90=st.none() | shares,
 )
 # Everything that only checks look at.
 circumstances = st.fixed_dictionaries(
@@ -42,19 +42,23 @@ circumstances = st.fixed_dictionaries(
         "acceptance": st.none() | _acceptances,
         "mean_output_tokens": st.none() | st.floats(1, 1000),
         "temperatures": st.lists(st.floats(0, 2), max_size=3).map(tuple),
-        "equivalence": st.none()
-        | st.builds(Equivalence, st.just(9), st.integers(0, 9), st.just((4,))),
         "ttft_bound": st.booleans(),
         "tpot": st.none() | ratios,
         "ttft": st.none() | ratios,
         "throughput": st.none() | ratios,
-        "memory": st.none() | st.builds(Memory, shares, shares, shares),
+        "memory": st.none() | st.builds(Shares, shares, shares, shares),
         "pairing": st.none()
         | st.builds(Pairing, st.none() | st.floats(1, 50), st.booleans(), st.booleans()),
-        "costs": st.none() | st.builds(Costs, st.integers(1, 8), st.floats(0.5, 20)),
+        "costs": st.none() | st.builds(RoundCost, st.integers(1, 8), st.floats(0.5, 20)),
         "unquantized_acceptance": st.none() | shares,
-        "break_even": st.dictionaries(st.sampled_from(["1 req/s", "8 req/s"]), shares),
+        "load": st.sampled_from(["1 req/s", "8 req/s"]),
     }
+)
+_counts = st.integers(1, 40).flatmap(lambda num: st.tuples(st.just(num), st.integers(0, num)))
+agreements = st.builds(
+    lambda counts, at: Agreement(*counts, (at,) * (counts[0] - counts[1])),
+    _counts,
+    st.integers(0, 99),
 )
 evidences = st.builds(
     Evidence,
@@ -67,4 +71,7 @@ evidences = st.builds(
     problems=st.lists(st.sampled_from(["the clock was set", "a field was refused"])).map(tuple),
     is_valid=st.booleans(),
     more_requests=st.none() | st.integers(1, 10_000),
+    texts=st.none() | agreements,
+    text_floor=st.none() | agreements,
+    is_lossy=st.booleans(),
 )

@@ -7,16 +7,12 @@ from typing import Any
 
 import pytest
 
-from outdraft.decide.checks import FAIL, OK, WARN, Check, Thresholds, run_checks
-from outdraft.decide.evidence import (
-    Acceptance,
-    Costs,
-    Equivalence,
-    Evidence,
-    Memory,
-    Pairing,
-)
-from outdraft.stats import Ratio
+from outdraft.decide.checks import Thresholds, run_checks
+from outdraft.decide.evidence import AcceptanceSummary, Evidence
+from outdraft.decide.texts import Agreement
+from outdraft.goodput import RoundCost
+from outdraft.plan.findings import FAIL, OK, WARN, Check, Pairing, Shares
+from outdraft.stats.ratios import Ratio
 
 from .evidences import about, between
 
@@ -31,36 +27,40 @@ def exactly(estimate: float) -> Ratio:
 
 
 def loss_of(loss: float) -> dict[str, Any]:
-    return {"unquantized_acceptance": 0.5 + loss, "acceptance": Acceptance(0.5)}
+    return {"unquantized_acceptance": 0.5 + loss, "acceptance": AcceptanceSummary(0.5)}
 
 
 SIDES: list[tuple[str, Callable[[Any], dict[str, Any]], Any, Any, str]] = [
     ("speedup", lambda v: {"e2e": exactly(v)}, 1.3, 1.29, WARN),
     ("tail", lambda v: {"e2e": about(1.2), "p99": exactly(v)}, 1.0, 0.99, FAIL),
     ("ttft", lambda v: {"ttft": between(0.5, v)}, 1.0, 0.99, WARN),
-    ("acceptance", lambda v: {"acceptance": Acceptance(v)}, 0.66, 0.65, WARN),
-    ("acceptance", lambda v: {"acceptance": Acceptance(v)}, 0.66, 0.49, FAIL),
-    ("acceptance_p10", lambda v: {"acceptance": Acceptance(0.7, p10=v)}, 0.5, 0.49, WARN),
+    ("acceptance", lambda v: {"acceptance": AcceptanceSummary(v)}, 0.66, 0.65, WARN),
+    ("acceptance", lambda v: {"acceptance": AcceptanceSummary(v)}, 0.66, 0.49, FAIL),
+    ("acceptance_p10", lambda v: {"acceptance": AcceptanceSummary(0.7, p10=v)}, 0.5, 0.49, WARN),
     ("output_length", lambda v: {"mean_output_tokens": v}, 50.0, 49.0, WARN),
     ("temperature", lambda v: {"temperatures": (v,)}, 0.7, 0.71, WARN),
     ("temperature", lambda v: {"temperatures": (0.1, v)}, 0.6, 0.61, WARN),
-    ("draft_memory", lambda v: {"memory": Memory(0.5, v, 0.3)}, 0.15, 0.16, WARN),
-    ("headroom", lambda v: {"memory": Memory(0.5, 0.1, v)}, 0.20, 0.19, WARN),
-    ("target_memory", lambda v: {"memory": Memory(v, 0.1, 0.3)}, 0.70, 0.71, WARN),
+    ("draft_memory", lambda v: {"memory": Shares(0.5, v, 0.3)}, 0.15, 0.16, WARN),
+    ("headroom", lambda v: {"memory": Shares(0.5, 0.1, v)}, 0.20, 0.19, WARN),
+    ("target_memory", lambda v: {"memory": Shares(v, 0.1, 0.3)}, 0.70, 0.71, WARN),
     ("size_ratio", lambda v: {"pairing": Pairing(v)}, 8.0, 7.9, WARN),
     ("size_ratio", lambda v: {"pairing": Pairing(v)}, 12.0, 12.1, WARN),
     ("family", lambda v: {"pairing": Pairing(same_family=v)}, True, False, WARN),
     ("tokenizer", lambda v: {"pairing": Pairing(same_tokenizer=v)}, True, False, FAIL),
     ("quantization", loss_of, 0.049, 0.051, WARN),
-    ("ceiling", lambda v: {"costs": Costs(4, v), "tpot": about(1.1)}, 5.0, 5.1, FAIL),
+    ("ceiling", lambda v: {"costs": RoundCost(4, v), "tpot": about(1.1)}, 5.0, 5.1, FAIL),
     (
         "break_even at 8 req/s",
-        lambda v: {"acceptance": Acceptance(v), "break_even": {"8 req/s": 0.4}},
-        0.4,
-        0.39,
+        lambda v: {
+            "acceptance": AcceptanceSummary(v),
+            "costs": RoundCost(2, 1.75),
+            "load": "8 req/s",
+        },
+        0.375,
+        0.37,
         FAIL,
     ),
-    ("same_text", lambda v: {"equivalence": Equivalence(20, v, (7,))}, 20, 19, WARN),
+    ("same_text", lambda v: {"texts": Agreement(20, v, (7,))}, 20, 19, WARN),
 ]
 
 
@@ -84,25 +84,27 @@ def test_every_check_there_is_stands_in_the_table() -> None:
         p99=about(1.1),
         ttft=about(1.0),
         tpot=about(1.3),
-        acceptance=Acceptance(0.7, 0.5),
+        acceptance=AcceptanceSummary(0.7, 0.5),
         mean_output_tokens=100.0,
         temperatures=(0.0,),
-        memory=Memory(0.5, 0.1, 0.3),
+        memory=Shares(0.5, 0.1, 0.3),
         pairing=Pairing(10.0, True, True),
         unquantized_acceptance=0.72,
-        costs=Costs(4, 1.5),
-        break_even={"8 req/s": 0.4},
-        equivalence=Equivalence(20, 20),
+        costs=RoundCost(4, 1.5),
+        load="8 req/s",
+        texts=Agreement(20, 20),
     )
     assert set(everything) == {side[0] for side in SIDES}
 
 
 def test_what_was_not_measured_is_not_checked() -> None:
     assert checks() == {}
-    assert checks(equivalence=Equivalence(0, 0)) == {}
+    assert checks(texts=Agreement(0, 0)) == {}
     assert set(checks(pairing=Pairing())) == set()
     assert set(checks(unquantized_acceptance=0.9)) == set()
-    assert set(checks(break_even={"8 req/s": 0.4}, p99=about(0.5))) == set()
+    assert set(checks(costs=RoundCost(2, 1.75), load="8 req/s", p99=about(0.5))) == set()
+    never_pays = checks(acceptance=AcceptanceSummary(0.9), costs=RoundCost(2, 3.5))
+    assert not any(name.startswith("break_even") for name in never_pays)
 
 
 def test_thresholds_can_be_moved() -> None:
@@ -122,13 +124,15 @@ def test_a_tail_that_loses_with_the_median_is_no_split() -> None:
 
 
 def test_advice_says_where_texts_part() -> None:
-    same = Equivalence(20, 17, (120, 4, 33))
+    same = Agreement(20, 17, (120, 4, 33))
     assert same.share == 0.85
-    advice = checks(equivalence=same)["same_text"].advice
-    assert advice.startswith("3 of them differ, typically from character 33 on")
+    advice = checks(texts=same)["same_text"].advice
+    assert advice.startswith(
+        "3 of them differ, from character 33 on in the median, the earliest from 4: near-ties"
+    )
 
 
 def test_the_ceiling_is_a_share_of_what_could_be() -> None:
-    check = checks(costs=Costs(4, 2.0), tpot=exactly(1.25))["ceiling"]
+    check = checks(costs=RoundCost(4, 2.0), tpot=exactly(1.25))["ceiling"]
     assert check.value == pytest.approx(0.5)  # k+1 tokens at a cost of 2: 2.5 at most
     assert "2.50" in check.threshold

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
-from outdraft.decide.evidence import Acceptance, Evidence
+from outdraft.decide.evidence import AcceptanceSummary, Evidence
 from outdraft.decide.verdict import DONT_SHIP, INCONCLUSIVE, SHIP, SHIP_FOR, decide
 
 from .evidences import TOO_FEW, about, between
@@ -38,10 +38,46 @@ def test_a_margin_of_ones_own_and_the_noise_floor_ask_for_more() -> None:
 
 
 def test_acceptance_alone_never_decides() -> None:
-    loss = Evidence(e2e=LOSS, acceptance=Acceptance(0.95))
+    loss = Evidence(e2e=LOSS, acceptance=AcceptanceSummary(0.95))
     assert decide(loss).decision == DONT_SHIP
-    gain = Evidence(e2e=WIN, acceptance=Acceptance(0.1))
+    gain = Evidence(e2e=WIN, acceptance=AcceptanceSummary(0.1))
     assert decide(gain).decision == SHIP
+
+
+class TestThroughput:
+    """Where several requests are kept running, the server must gain too."""
+
+    def crowded(self, low: float, high: float, concurrency: int | None = 4) -> Evidence:
+        return replace(FINE, throughput=between(low, high), concurrency=concurrency)
+
+    @pytest.mark.parametrize(
+        ("low", "high", "decision"),
+        [
+            (1.1, 1.4, SHIP),
+            (0.99, 1.1, INCONCLUSIVE),  # idle neighbours, not a faster server
+            (0.7, 0.8, INCONCLUSIVE),
+        ],
+    )
+    def test_it_decides_too(self, low: float, high: float, decision: str) -> None:
+        verdict = decide(self.crowded(low, high))
+        assert verdict.decision == decision
+        assert any(each.startswith("throughput: ") for each in verdict.reasons) == (
+            decision != SHIP
+        )
+
+    @pytest.mark.parametrize("concurrency", [1, None])
+    def test_one_at_a_time_or_by_the_clock_it_says_nothing_new(
+        self, concurrency: int | None
+    ) -> None:
+        assert decide(self.crowded(0.9, 1.1, concurrency)).decision == SHIP
+
+    def test_where_slots_are_kept_busy_times_are_enough(self) -> None:
+        evidence = replace(self.crowded(0.9, 1.1), has_idle_slots=False)
+        assert decide(evidence).decision == SHIP
+
+    def test_no_part_is_shipped_for_times_alone(self) -> None:
+        evidence = replace(self.crowded(0.95, 1.05), e2e=UNCLEAR, by_category={"code": WIN})
+        assert decide(evidence).decision == INCONCLUSIVE
 
 
 class TestParts:
@@ -80,11 +116,11 @@ class TestParts:
 
 
 class TestTail:
-    def test_the_median_wins_and_the_tail_loses(self) -> None:
+    def test_the_mean_wins_and_the_tail_loses(self) -> None:
         verdict = decide(replace(FINE, p99=between(0.4, 0.6)))
         assert verdict.decision == INCONCLUSIVE
         assert verdict.reasons[1].startswith("P99 end to end: 2.04 times slower, speedup 0.49")
-        assert verdict.reasons[-1].startswith("the median gains and the tail loses")
+        assert verdict.reasons[-1].startswith("requests gain on average and the tail loses")
 
     def test_a_tail_that_may_lose_does_not_outweigh_a_proven_gain(self) -> None:
         assert decide(replace(FINE, p99=between(0.5, 1.5))).decision == SHIP
@@ -140,7 +176,7 @@ def test_reasons_have_the_numbers() -> None:
 
 def test_it_goes_into_json_and_says_everything() -> None:
     verdict = decide(replace(FINE, by_category={"code": WIN, "chat": LOSS}))
-    told = json.loads(json.dumps(verdict.to_json()))
+    told = json.loads(json.dumps(asdict(verdict)))
     assert told["decision"] == "SHIP FOR"
     assert told["ship_for"] == ["category code"]
     assert told["reasons"] == list(verdict.reasons)

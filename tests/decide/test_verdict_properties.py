@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from hypothesis import given
@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from outdraft.decide.checks import Thresholds
 from outdraft.decide.evidence import Evidence
+from outdraft.decide.texts import judge_texts
 from outdraft.decide.verdict import DONT_SHIP, INCONCLUSIVE, SHIP, SHIP_FOR, decide
-from outdraft.stats import Ratio
+from outdraft.stats.ratios import Ratio
 
 from .evidences import circumstances, evidences, intervals, margins, shares
 
 _thresholds = st.builds(
-    Thresholds, st.floats(0, 5), shares, shares, st.floats(0, 999), shares, shares, shares, shares
+    Thresholds, st.floats(0, 5), shares, shares, st.floats(0, 999), shares, shares, shares
 )
 
 
@@ -37,7 +38,7 @@ def test_ship_only_above_and_dont_ship_only_below_the_margin(
 ) -> None:
     decision = decide(evidence, margin=margin).decision
     least = max(margin, evidence.noise_floor)
-    if decision in (SHIP, DONT_SHIP):
+    if decision in (SHIP, DONT_SHIP) and not (decision == DONT_SHIP and writes_other(evidence)):
         assert evidence.is_valid
         assert evidence.e2e is not None
         assert evidence.e2e.low is not None
@@ -46,6 +47,27 @@ def test_ship_only_above_and_dont_ship_only_below_the_margin(
             assert evidence.e2e.low > 1 + least
         else:
             assert evidence.e2e.high < 1 - least
+
+
+def writes_other(evidence: Evidence) -> bool:
+    """Clearly not the baseline's texts, in a run that proves something and should keep them."""
+    is_judged = evidence.is_valid and not evidence.is_lossy
+    return is_judged and judge_texts(evidence.texts, evidence.text_floor) == "other"
+
+
+@given(evidence=evidences, margin=margins)
+def test_texts_only_make_a_decision_worse(evidence: Evidence, margin: float) -> None:
+    plain = decide(replace(evidence, texts=None), margin=margin)
+    judged = decide(evidence, margin=margin)
+    assert _RANK[judged.decision] <= _RANK[plain.decision]
+    if writes_other(evidence):
+        assert judged.decision == DONT_SHIP
+        assert "writes other texts" in judged.reasons[0]
+    elif judged.decision != plain.decision:
+        assert (judged.decision, plain.decision in (SHIP, SHIP_FOR)) == (INCONCLUSIVE, True)
+        assert "may write other texts" in judged.reasons[0]
+    lossy = decide(replace(evidence, is_lossy=True), margin=margin)
+    assert (lossy.decision, lossy.ship_for) == (plain.decision, plain.ship_for)
 
 
 @given(evidence=evidences, margin=margins)
@@ -66,8 +88,11 @@ def test_invalid_is_inconclusive_and_there_is_always_a_reason(
 ) -> None:
     verdict = decide(evidence, margin=margin)
     assert verdict.reasons
-    if not evidence.is_valid or evidence.e2e is None or evidence.e2e.low is None:
+    if not evidence.is_valid:
         assert verdict.decision == INCONCLUSIVE
+    elif evidence.e2e is None or evidence.e2e.low is None:
+        expected = DONT_SHIP if writes_other(evidence) else INCONCLUSIVE
+        assert verdict.decision == expected
 
 
 @given(evidence=evidences, margin=margins, floor=margins)
@@ -109,6 +134,6 @@ def test_a_better_whole_never_makes_the_decision_worse(
 @given(evidence=evidences, around=circumstances)
 def test_every_verdict_is_json(evidence: Evidence, around: dict[str, Any]) -> None:
     verdict = decide(replace(evidence, **around))
-    told = json.loads(json.dumps(verdict.to_json(), allow_nan=False))
+    told = json.loads(json.dumps(asdict(verdict), allow_nan=False))
     assert told["decision"] == verdict.decision
     assert len(told["checks"]) == len(verdict.checks)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from outdraft.distill.network import load_network
+from outdraft.distill.target import load_network
 from outdraft.engine.assemble import load_engine
 from outdraft.engine.sequence import SamplingParams
 from outdraft.errors import CorruptFileError

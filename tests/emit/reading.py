@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from outdraft.backends.backend import Serving
+from outdraft.emit import EngineConfig
 from outdraft.speculation import OFF, Speculation
 
 SCHEDULE = ((1, 4, 4), (5, 32, 2), (33, 64, 0))
@@ -30,6 +31,10 @@ def argv_of(text: str, form: str) -> list[str]:
     else:
         words = [*container.get("command", ["llama-server"]), *container["args"]]
     return _command(words[2]) if words[:2] == ["sh", "-c"] else words
+
+
+def value_of(config: EngineConfig, name: str) -> str | None:
+    return next((flag.values[0] for flag in config.flags if flag.name == name), None)
 
 
 def container_of(text: str, form: str) -> dict[str, Any]:

@@ -8,33 +8,28 @@ import pytest
 
 from outdraft.backends.backend import Serving
 from outdraft.emit import engine_config
-from outdraft.emit.config import grouped
 from outdraft.errors import OptionError
 from outdraft.speculation import OFF, Speculation
+from tests.emit.reading import value_of
 
 NGRAM = Speculation("ngram", k=4)
-
-
-def test_flags_keep_their_values() -> None:
-    words = ("--a", "1", "--switch", "-m", "x.gguf", "--min", "-1")
-    assert grouped(words) == [("--a", "1"), ("--switch",), ("-m", "x.gguf"), ("--min", "-1")]
 
 
 def test_vllm_over_hosts_is_stages_through_ray() -> None:
     serving = Serving("org/t", tensor_parallel_size=8)
     config = engine_config("vllm", NGRAM, serving, version="0.32.0", hosts=2)
-    assert config.value_of("--tensor-parallel-size") == "8"
-    assert config.value_of("--pipeline-parallel-size") == "2"
-    assert config.value_of("--distributed-executor-backend") == "ray"
+    assert value_of(config, "--tensor-parallel-size") == "8"
+    assert value_of(config, "--pipeline-parallel-size") == "2"
+    assert value_of(config, "--distributed-executor-backend") == "ray"
     assert (config.gpus, config.hosts) == (8, 2)
 
 
 def test_sglang_over_hosts_is_one_group() -> None:
     serving = Serving("org/t", tensor_parallel_size=8)
     config = engine_config("sglang", NGRAM, serving, version="0.5.23", hosts=2)
-    assert config.value_of("--tp-size") == "16"
-    assert config.value_of("--nnodes") == "2"
-    assert config.value_of("--pp-size") is None
+    assert value_of(config, "--tp-size") == "16"
+    assert value_of(config, "--nnodes") == "2"
+    assert value_of(config, "--pp-size") is None
 
 
 @pytest.mark.parametrize("engine", ["llamacpp", "outdraft"])
@@ -51,7 +46,7 @@ def test_llamacpp_wants_a_gguf_file() -> None:
 def test_our_server_lets_its_requests_finish() -> None:
     config = engine_config("outdraft", NGRAM, Serving("smollm2-135m"))
     assert config.program == ("outdraft", "serve")
-    assert config.value_of("--drain-timeout") is None
+    assert value_of(config, "--drain-timeout") is None
 
 
 def test_a_folder_is_named_by_its_whole_path(
@@ -60,7 +55,7 @@ def test_a_folder_is_named_by_its_whole_path(
     monkeypatch.chdir(tmp_path)
     Path("target").mkdir()
     config = engine_config("vllm", NGRAM, Serving("target"), version="0.32.0")
-    assert config.program[2] == str(tmp_path / "target")
+    assert config.argv[2] == str(tmp_path / "target")
 
 
 def test_known_disappointments_are_notes() -> None:

@@ -10,11 +10,11 @@ import pytest
 from outdraft.backends.backend import Serving
 from outdraft.catalog.entries import SHIPPED_DRAFTS
 from outdraft.emit import engine_config, needs_folder
-from outdraft.emit.drafts import draft_file
 from outdraft.errors import OptionError
 from outdraft.speculation import Speculation
 from outdraft.testing.tiny_heads import tiny_head
 from outdraft.testing.tiny_models import tiny_gguf, tiny_model
+from tests.emit.reading import value_of
 
 SHIPPED, HEAD = "smollm2-135m-draft", "smollm2-135m-eagle"
 
@@ -25,7 +25,7 @@ def test_engines_of_folders(engine: str) -> None:
     assert needs_folder(engine, HEAD), "it is in blocks"
     assert needs_folder(engine, "/m/d.gguf")
     assert needs_folder(engine, "org/name:d.Q8_0.gguf")
-    for draft in ("org/name", "./folder", None):
+    for draft in ("org/name", "./folder"):
         assert not needs_folder(engine, draft)
 
 
@@ -33,6 +33,13 @@ def test_others_take_files_as_they_are() -> None:
     assert not needs_folder("llamacpp", SHIPPED)
     assert not needs_folder("outdraft", SHIPPED)
     assert not needs_folder("outdraft", HEAD)
+
+
+def draft_file(draft: str) -> str | None:
+    speculation = Speculation("draft_model", draft=draft, k=4)
+    config = engine_config("llamacpp", speculation, Serving("/m/t.gguf"), version="any")
+    assert config.models[1] == value_of(config, "--spec-draft-model")
+    return value_of(config, "--spec-draft-model")
 
 
 def test_the_file_for_llamacpp(tmp_path: Path) -> None:
@@ -68,4 +75,4 @@ def test_heads_that_sglang_computes_otherwise(tmp_path: Path) -> None:
         engine_config("sglang", replace(head, draft=str(nested)), serving, version="0.5.23")
     flat = tiny_head(tmp_path / "flat", target, fitted=False, layout="original")
     config = engine_config("sglang", replace(head, draft=str(flat)), serving, version="0.5.23")
-    assert config.value_of("--speculative-draft-model-path") == str(flat)
+    assert value_of(config, "--speculative-draft-model-path") == str(flat)

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from outdraft.backends.backend import Serving
-from outdraft.emit import ENGINES, FORMS, EngineConfig, engine_config, write_form
+from outdraft.backends.lookup import ENGINES
+from outdraft.emit import FORMS, EngineConfig, engine_config, write_form
 from outdraft.errors import OptionError
 from outdraft.speculation import Speculation
 from tests.emit.reading import argv_of, container_of, servings, speculations
@@ -67,10 +68,12 @@ def _neutral(argv: tuple[str, ...] | list[str]) -> list[str]:
 def test_no_line_is_unexplained(form: str) -> None:
     """A flag that we set has its reason; what a user adds has not."""
     for config in CONFIGS:
-        assert all(flag.why for flag in config.flags), [f.words for f in config.flags if not f.why]
+        assert all(flag.reason for flag in config.flags), [
+            f.words for f in config.flags if not f.reason
+        ]
         text = write_form(config, form)
         for flag in config.flags:
-            assert flag.why in text
+            assert flag.reason in text
 
 
 def test_a_shell_can_read_it() -> None:

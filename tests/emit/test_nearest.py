@@ -6,35 +6,28 @@ from dataclasses import replace
 
 import pytest
 
-from outdraft.backends.backend import Capabilities, Serving
-from outdraft.backends.llamacpp import LlamaCpp
-from outdraft.backends.llamacpp_found import NEWEST as NEWEST_LLAMACPP
-from outdraft.backends.sglang import Sglang
-from outdraft.backends.sglang_found import known as known_sglang
-from outdraft.backends.vllm import Vllm
-from outdraft.backends.vllm_found import known as known_vllm
+from outdraft.backends.backend import Serving
+from outdraft.backends.lookup import backend_elsewhere
+from outdraft.backends.vllm.backend import Vllm
+from outdraft.backends.vllm.installation import TABLE
 from outdraft.emit.config import nearest_config
 from outdraft.emit.nearest import nearest
 from outdraft.errors import OptionError
 from outdraft.speculation import METHODS, OFF, QUANTIZATIONS, RULES, WITH_DRAFT, Speculation
 
 SCHEDULE = ((1, 4, 5), (5, 16, 3), (17, 256, 0))
-CAN = {
-    "vllm": Vllm(known_vllm()).capabilities(),
-    "sglang": Sglang(known_sglang()).capabilities(),
-    "llamacpp": LlamaCpp(NEWEST_LLAMACPP).capabilities(),
-}
 VERSIONS = {"vllm": "0.32.0", "sglang": "0.5.23", "llamacpp": "any"}
+BACKENDS = {engine: backend_elsewhere(engine, version) for engine, version in VERSIONS.items()}
 DRAFT = Speculation("draft_model", draft="/m/d.gguf", k=5)
 HEAD = Speculation("eagle", draft="org/head", k=5)
 
 
 def found(engine: str, speculation: Speculation, k: int = 4) -> tuple[Speculation, str]:
-    meant, notes = nearest(engine, speculation, CAN[engine], k=k)
+    meant, notes = nearest(BACKENDS[engine], speculation, k=k)
     return meant, "\n".join(notes)
 
 
-@pytest.mark.parametrize("engine", CAN)
+@pytest.mark.parametrize("engine", BACKENDS)
 @pytest.mark.parametrize("method", METHODS)
 def test_everything_but_a_method_has_a_nearest(engine: str, method: str) -> None:
     """Whatever is asked for, what comes out is accepted: unless the method itself is lacking."""
@@ -49,9 +42,9 @@ def test_everything_but_a_method_has_a_nearest(engine: str, method: str) -> None
                 )  # fmt: skip
                 if draft and engine == "vllm":
                     asked = replace(asked, draft="org/d")
-                meant, notes = nearest(engine, asked, CAN[engine], k=3)
+                meant, notes = nearest(BACKENDS[engine], asked, k=3)
                 assert method not in WITH_DRAFT or (meant == asked) == (not notes)
-                if method not in CAN[engine].methods:
+                if method not in BACKENDS[engine].capabilities().methods:
                     with pytest.raises(OptionError):
                         nearest_config(engine, asked, serving, k=3, version=VERSIONS[engine])
                     continue
@@ -81,8 +74,8 @@ def test_a_schedule_becomes_the_length_of_one_load(engine: str, words: str) -> N
 
 
 def test_an_old_vllm_has_no_schedule() -> None:
-    can = Vllm(known_vllm("0.22.0")).capabilities()
-    meant, [note] = nearest("vllm", replace(DRAFT, schedule=SCHEDULE), can, k=4)
+    old = Vllm(TABLE.installation("0.22.0"))
+    meant, [note] = nearest(old, replace(DRAFT, schedule=SCHEDULE), k=4)
     assert meant == replace(DRAFT, k=4)
     assert "vLLM has none:" in note
 
@@ -95,8 +88,8 @@ def test_bits_of_a_draft() -> None:
     assert (meant, "int4 is left out" in note) == (DRAFT, True)
     meant, note = found("vllm", four)
     assert (meant, "nearest" in note) == (eight, True)
-    on_cpu: Capabilities = Vllm(replace(known_vllm(), is_cpu=True)).capabilities()
-    assert nearest("vllm", eight, on_cpu, k=4)[0] == DRAFT
+    on_cpu = Vllm(replace(TABLE.installation(), device="cpu"))
+    assert nearest(on_cpu, eight, k=4)[0] == DRAFT
 
 
 @pytest.mark.parametrize(

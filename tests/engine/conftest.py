@@ -22,7 +22,7 @@ def load() -> Load:
         path: Path, dtype: str = "float32", quantization: str = "none", megabytes: int = 16
     ) -> LoadedModel:
         return load_model(
-            ModelFiles(path.name, path, "folder" if path.is_dir() else "gguf"),
+            ModelFiles(path.name, path),
             dtype=dtype,
             device="cpu",
             quantization=quantization,

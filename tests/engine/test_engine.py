@@ -9,7 +9,7 @@ import torch
 
 from outdraft import Engine, Generation, SamplingParams, Speculation, load_engine
 from outdraft.engine.loading import BLOCK_SIZE
-from outdraft.engine.runner import Run
+from outdraft.engine.runners.runner import Run
 from outdraft.engine.sequence import FinishReason
 from outdraft.errors import OptionError, PairingError, RequestError
 from outdraft.speculation import OFF
@@ -59,9 +59,13 @@ def one(engine: Engine, prompt: str | list[int] = PROMPT, **options: object) -> 
 def test_step_by_step(make: Make) -> None:
     engine = make(NGRAM)
     assert not engine.has_work
-    assert engine.step() == []
+    assert engine.step().updates == []
     name = engine.add_request(PROMPT, SamplingParams(max_tokens=9, ignore_eos=True))
-    assert (engine.has_work, engine.num_waiting, engine.num_running) == (True, 1, 0)
+    assert (engine.has_work, engine.scheduler.num_waiting, engine.scheduler.num_running) == (
+        True,
+        1,
+        0,
+    )
     updates = []
     while engine.has_work:
         updates += engine.step()
@@ -249,7 +253,7 @@ def test_a_check_changes_nothing(make: Make) -> None:
     ):
         with pytest.raises(OptionError, match=message):
             engine.check([5], params, k)
-    assert (engine.has_work, engine.num_waiting) == (False, 0)
+    assert (engine.has_work, engine.scheduler.num_waiting) == (False, 0)
     assert engine.add_request([5]) == "req-0"  # not even a number was used up
 
 
@@ -331,11 +335,11 @@ def test_a_known_prefix_is_not_computed_again(make: Make) -> None:
     full = 199 // BLOCK_SIZE * BLOCK_SIZE  # the last token's logits are needed: it is computed
     assert (first.num_cached_tokens, second.num_cached_tokens) == (0, full)
     assert first.tokens == second.tokens == expected.tokens
-    assert engine.prefix_hits == (full, 400)
+    assert engine.scheduler.prefix_hits == (full, 400)
     follow_up = one(engine, [*prompt, *first.tokens])  # output is reused as well
     assert follow_up.num_cached_tokens == 239 // BLOCK_SIZE * BLOCK_SIZE
     assert follow_up.tokens == one(make(), [*prompt, *first.tokens]).tokens
-    assert engine.prefix_hits == (full + follow_up.num_cached_tokens, 640)
+    assert engine.scheduler.prefix_hits == (full + follow_up.num_cached_tokens, 640)
 
 
 def test_a_text_that_ends_among_its_drafts_shares_only_what_it_has(
@@ -361,9 +365,9 @@ def test_preemption_does_not_change_a_text(make: Make, drafted: Speculation, roo
         assert engine.pool.num_blocks == room // BLOCK_SIZE
         generations = engine.generate(prompts, params)
         assert [g.tokens for g in generations] == roomy
-        assert engine.num_preemptions == sum(g.num_preemptions for g in generations) > 0
+        assert engine.scheduler.num_preemptions == sum(g.num_preemptions for g in generations) > 0
         # Found and looked for when they first came; who comes back finds its own.
-        assert engine.prefix_hits == (0, sum(map(len, prompts)))
+        assert engine.scheduler.prefix_hits == (0, sum(map(len, prompts)))
         assert all(g.num_cached_tokens <= g.num_prompt_tokens for g in generations)
         engine.pool.check([])
 

@@ -145,7 +145,7 @@ def test_a_known_prompt_is_scored_all_the_same(make: Make, expected: Scores) -> 
     assert plain.num_cached_tokens == 149 // BLOCK_SIZE * BLOCK_SIZE
     assert first.tokens == again.tokens == plain.tokens
     # Nothing was looked for on behalf of the first two.
-    assert engine.prefix_hits == (plain.num_cached_tokens, len(PROMPT))
+    assert engine.scheduler.prefix_hits == (plain.num_cached_tokens, len(PROMPT))
 
 
 @pytest.mark.parametrize("speculation", [OFF, NGRAM], ids=["off", "ngram"])
@@ -158,7 +158,9 @@ def test_a_prompt_sent_back_half_scored(
     )
     wanted = [params(max_tokens=100), params(max_tokens=1, prompt_logprobs=2)]
     writing, sent_back = engine.generate([REPEATING, PROMPT], wanted)
-    assert sent_back.num_preemptions == engine.num_preemptions > 0  # before its only token
+    assert (
+        sent_back.num_preemptions == engine.scheduler.num_preemptions > 0
+    )  # before its only token
     assert sent_back.prompt_logprobs == expected
     [alone] = make().generate([PROMPT], params(max_tokens=1))
     assert sent_back.tokens == alone.tokens

@@ -10,7 +10,7 @@ import pytest
 
 from outdraft import Engine, Generation, SamplingParams, Speculation, load_engine
 from outdraft.engine.loading import BLOCK_SIZE
-from outdraft.engine.outputs import StepStats, Update
+from outdraft.engine.outputs import StepResult, StepStats, Update
 from outdraft.engine.sequence import FinishReason
 from outdraft.speculation import OFF
 from outdraft.testing.tiny_models import tiny_model
@@ -41,9 +41,10 @@ def run(engine: Engine) -> tuple[list[Update], list[StepStats]]:
     """Every update until all is done, and every step's own count."""
     updates, steps = [], []
     while engine.has_work:
-        updates += engine.step()
-        assert engine.last_step is not None
-        steps.append(engine.last_step)
+        step = engine.step()
+        assert step.stats is not None
+        updates += step
+        steps.append(step.stats)
     engine.pool.check([])
     return updates, steps
 
@@ -127,7 +128,6 @@ def test_a_request_may_have_arrived_before(make: Make) -> None:
 @pytest.mark.parametrize("speculation", [OFF, NGRAM], ids=["off", "ngram"])
 def test_steps_add_up(make: Make, speculation: Speculation, budget: int) -> None:
     engine = make(speculation, max_num_batched_tokens=budget)
-    assert engine.last_step is None
     for prompt in PROMPTS:
         engine.add_request(prompt, params())
     start = time.perf_counter()
@@ -164,8 +164,7 @@ def test_a_text_that_ends_among_its_drafts(make: Make) -> None:
     assert [step.num_emitted for step in steps] == [1, 3]
     assert [step.draft_lengths for step in steps] == [[], [4]]
     assert updates[-1].num_accepted == engine.acceptance.num_accepted_tokens == 3
-    assert engine.step() == []  # nothing to do: the last step stays the last
-    assert engine.last_step is steps[-1]
+    assert engine.step() == StepResult([], None)  # nothing to do
 
 
 def test_who_comes_back_is_computed_again(make: Make) -> None:
@@ -174,7 +173,7 @@ def test_who_comes_back_is_computed_again(make: Make) -> None:
     for first in (40, 44):
         engine.add_request([first] * 60, params(60))
     _, steps = run(engine)
-    assert engine.num_preemptions == 1
+    assert engine.scheduler.num_preemptions == 1
     [back] = [s for s in steps if s.num_prompt_tokens and len(s.draft_lengths) == s.num_sequences]
     assert not back.is_decoding
     assert back.num_prompt_tokens > 60  # the prompt, and what it had written

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -311,6 +312,49 @@ def test_a_nucleus_wider_than_the_guess(top_p: float) -> None:
     params = [SamplingParams(temperature=1.0, top_p=p) for p in (top_p, 0.01, 1.0)]
     rows = [Row(sequence(p, [0], 1)) for p in params]
     assert torch.equal(processed_logits(logits.repeat(3, 1), rows)[0], wide)
+
+
+def at_a_boundary(logits: Tensor, places: list[int]) -> list[Row]:
+    """Rows whose top_p is the mass of their first tokens: the least rounding moves the cut."""
+    mass = logits.double().softmax(1).sort(1, descending=True).values.cumsum(1)
+    masses = (float(mass[row, place]) for row, place in enumerate(places))
+    params = (SamplingParams(temperature=1.0, top_p=min(each, 1.0)) for each in masses)
+    return [Row(sequence(each, [0], 1)) for each in params]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_cut_of_a_row_does_not_depend_on_the_others(
+    threads: int, set_threads: Callable[[int], None]
+) -> None:
+    """Threads share the sum of one long row, and not those of several."""
+    set_threads(threads)
+    logits = torch.randn(24, 49152, generator=torch.Generator().manual_seed(6)) * 6
+    rows = at_a_boundary(logits, [1 + 3 * row for row in range(24)])
+    together = processed_logits(logits.clone(), rows)
+    for index, row in enumerate(rows):
+        alone = processed_logits(logits[index : index + 1].clone(), [row])[0]
+        assert torch.equal(alone, together[index]), index
+
+
+@given(
+    st.integers(0, 2**32), st.integers(2, 9), st.sampled_from([3, 97, 1000, 4099]), st.floats(0, 8)
+)
+@settings(max_examples=60, deadline=None)
+def test_nor_on_their_number_nor_on_its_place(
+    seed: int, count: int, size: int, spread: float
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(count, size, generator=generator) * spread
+    rows = at_a_boundary(logits, torch.randint(size, (count,), generator=generator).tolist())
+    together = processed_logits(logits.clone(), rows)
+    order = torch.randperm(count, generator=generator).tolist()
+    moved = processed_logits(logits[order], [rows[index] for index in order])
+    part = processed_logits(logits[1:].clone(), rows[1:])
+    assert torch.equal(moved, together[order])
+    assert torch.equal(part, together[1:])
+    for index, row in enumerate(rows):
+        alone = processed_logits(logits[index : index + 1].clone(), [row])[0]
+        assert torch.equal(alone, together[index])
 
 
 def test_hardly_any_temperature_is_greedy() -> None:

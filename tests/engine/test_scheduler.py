@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from outdraft.engine.kv_cache import BlockPool
-from outdraft.engine.scheduler import Scheduler, Work, seen
+from outdraft.engine.scheduler import Scheduler
 from outdraft.engine.sequence import SamplingParams, Sequence, Status
+from outdraft.engine.step import Step
 
 SIZE = 4
 NUM_BLOCKS = 7  # and the scratch block
@@ -32,23 +32,21 @@ def finish(scheduler: Scheduler, one: Sequence) -> None:
     scheduler.remove(one)
 
 
-def do_step(scheduler: Scheduler, works: list[Work], accepted: list[int]) -> None:
+def do_step(scheduler: Scheduler, step: Step, accepted: list[int] | None = None) -> None:
     """What the engine does with a schedule; `accepted` bounds the drafts accepted by each."""
-    for work, limit in zip(works, accepted, strict=True):
-        one = work.sequence
-        if not work.reaches_end:
-            scheduler.commit(work, 0)
-            scheduler.publish(one)
-            continue
-        tokens = [*work.drafts[:limit], 1]
-        scheduler.commit(work, len(tokens) - 1)
+    limits = accepted or [0] * len(step.drawing)
+    emitted = [
+        [*segment.drafts[:limit], 1] for segment, limit in zip(step.drawing, limits, strict=True)
+    ]
+    step.accept(emitted)
+    for segment, tokens in zip(step.drawing, emitted, strict=True):
+        one = segment.sequence
         for token in tokens:
             one.tokens.append(token)
             if is_over(one):
+                one.status = Status.FINISHED
                 break
-        scheduler.publish(one)
-        if is_over(one):
-            finish(scheduler, one)
+    scheduler.finish(step)
 
 
 class SchedulerMachine(RuleBasedStateMachine):
@@ -71,7 +69,8 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def step(self, data: st.DataObject) -> None:
         before = {one.id: len(one) for one in self.alive}
-        works = self.scheduler.schedule()
+        planned = self.scheduler.schedule()
+        works = planned.segments
         assert len({work.sequence.id for work in works}) == len(works)
         for work in works:
             one = work.sequence
@@ -87,7 +86,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert sum(work.num_tokens + len(work.drafts) for work in works) <= BUDGET
         assert self.scheduler.num_running <= MAX_SEQS
         self.whole()
-        do_step(self.scheduler, works, [data.draw(st.integers(0, 6)) for _ in works])
+        do_step(self.scheduler, planned, [data.draw(st.integers(0, 6)) for _ in planned.drawing])
         if works:
             assert any(
                 w.num_tokens < before[w.sequence.id] or len(w.sequence) > before[w.sequence.id]
@@ -116,8 +115,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Whatever happened before, everybody comes to an end and every block comes home."""
         for _ in range(400):
-            works = self.scheduler.schedule()
-            do_step(self.scheduler, works, [0] * len(works))
+            do_step(self.scheduler, self.scheduler.schedule())
             self.whole()
             if not self.alive:
                 break
@@ -136,9 +134,9 @@ TestScheduler.settings = settings(
 
 def step(scheduler: Scheduler) -> list[tuple[int, int]]:
     """One step without drafts: (sequence id, tokens computed)."""
-    works = scheduler.schedule()
-    shares = [(work.sequence.id, work.num_tokens) for work in works]
-    do_step(scheduler, works, [0] * len(works))
+    planned = scheduler.schedule()
+    shares = [(segment.sequence.id, segment.num_tokens) for segment in planned.segments]
+    do_step(scheduler, planned)
     return shares
 
 
@@ -205,14 +203,14 @@ def test_drafts_take_what_tokens_and_blocks_are_left() -> None:
     scheduler = Scheduler(BlockPool(20, SIZE), max_num_seqs=4, max_num_batched_tokens=4)
     scheduler.add(sequence(0, [1, 2, 3]))
     step(scheduler)
-    [work] = scheduler.schedule()
+    [work] = scheduler.schedule().segments
     scheduler.attach(work, [7, 8, 9, 10, 11])
     assert work.drafts == [7, 8, 9]  # 4 tokens a step, one is its own
 
     scheduler = Scheduler(BlockPool(2, SIZE), max_num_seqs=4, max_num_batched_tokens=50)
     scheduler.add(sequence(0, [1, 2]))
     step(scheduler)
-    [work] = scheduler.schedule()
+    [work] = scheduler.schedule().segments
     scheduler.attach(work, [7, 8, 9])
     assert work.drafts == [7]  # 3 of its one block's 4 places are its own
 
@@ -223,10 +221,12 @@ def test_refused_drafts_give_their_blocks_back() -> None:
     one = sequence(0, [1, 2, 3])
     scheduler.add(one)
     step(scheduler)
-    [work] = scheduler.schedule()
-    scheduler.attach(work, [7] * 8)
+    planned = scheduler.schedule()
+    scheduler.attach(planned.segments[0], [7] * 8)
     assert pool.num_used == 3
-    scheduler.commit(work, 1)
+    planned.accept([[7, 1]])
+    one.tokens += [7, 1]
+    scheduler.finish(planned)
     assert (pool.num_used, one.num_computed) == (2, 5)
 
 
@@ -237,20 +237,10 @@ def test_only_tokens_of_the_text_are_published() -> None:
     one = sequence(0, [1, 2, 3])
     scheduler.add(one)
     step(scheduler)
-    [work] = scheduler.schedule()
-    scheduler.attach(work, [7, 7, 7, 7, 7])
-    scheduler.commit(work, 5)
+    planned = scheduler.schedule()
+    scheduler.attach(planned.segments[0], [7, 7, 7, 7, 7])
+    planned.accept([[7, 7, 7, 7, 7, 1]])
     one.tokens.append(7)  # and here it stopped: 5 tokens, 9 computed
-    scheduler.publish(one)
+    scheduler.finish(planned)
+    assert one.num_computed == 9
     assert len(one.block_hashes) == 1
-
-
-def test_what_a_step_shows_leaves_out_refused_drafts() -> None:
-    """Rows of all works lie one after another; a chunk of a prompt has no drafts to lose."""
-    first, second, third = sequence(0, [1] * 9), sequence(1, [2] * 3), sequence(2, [3] * 8)
-    first.num_computed, second.num_computed, third.num_computed = 8, 2, 4
-    works = [Work(first, 1, [5, 6, 7]), Work(third, 2), Work(second, 1, [8, 9])]
-    rows = torch.arange(4 + 2 + 3)[:, None]
-    shown = seen(works, [[5, 6, 1], [4]], rows)
-    assert [(one.sequence.id, one.start) for one in shown] == [(0, 8), (2, 4), (1, 2)]
-    assert [one.features[:, 0].tolist() for one in shown] == [[0, 1, 2], [4, 5], [6]]

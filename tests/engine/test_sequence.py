@@ -6,10 +6,8 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from outdraft.engine.sequence import Acceptance, SamplingParams, Sequence, Status
+from outdraft.engine.sequence import SamplingParams, Sequence, Status
 from outdraft.errors import OptionError
 
 
@@ -55,47 +53,6 @@ def test_what_costs_nothing_is_known() -> None:
     assert not SamplingParams(temperature=0, top_k=5, top_p=0.5, min_p=0.1).truncates
     for cut in ({"top_k": 5}, {"top_p": 0.5}, {"min_p": 0.1}):
         assert SamplingParams(temperature=1, **cut).truncates  # type: ignore[arg-type]
-
-
-def test_acceptance_with_varying_k() -> None:
-    acceptance = Acceptance()
-    for drafted, accepted in ((2, 2), (4, 1), (0, 0), (1, 0)):
-        acceptance.record(drafted, accepted)
-    assert acceptance.num_drafts == 3
-    assert acceptance.num_undrafted == 1
-    assert acceptance.num_rounds == 4
-    assert acceptance.drafted_per_position == [3, 2, 1, 1]
-    assert acceptance.accepted_per_position == [2, 1, 0, 0]
-    assert acceptance.rate == 3 / 7
-    assert acceptance.length == 2.0  # (3 + 2 + 1) tokens in 3 rounds
-
-
-def test_nothing_proposed_is_no_rate() -> None:
-    acceptance = Acceptance()
-    acceptance.record(0, 0)
-    assert acceptance.rate is None
-    assert acceptance.length is None
-
-
-rounds = st.lists(
-    st.integers(0, 6).flatmap(lambda k: st.tuples(st.just(k), st.integers(0, k))), max_size=20
-)
-
-
-@given(rounds, rounds)
-def test_adding_up_equals_recording_in_one(
-    mine: list[tuple[int, int]], theirs: list[tuple[int, int]]
-) -> None:
-    parts = [Acceptance(), Acceptance()]
-    whole = Acceptance()
-    for part, recorded in zip(parts, (mine, theirs), strict=True):
-        for drafted, accepted in recorded:
-            part.record(drafted, accepted)
-            whole.record(drafted, accepted)
-    parts[0].add(parts[1])
-    assert parts[0] == whole
-    assert sum(whole.drafted_per_position) == whole.num_draft_tokens
-    assert sum(whole.accepted_per_position) == whole.num_accepted_tokens
 
 
 def test_sequence_counts() -> None:

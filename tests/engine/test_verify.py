@@ -10,10 +10,10 @@ from torch import Tensor
 
 from outdraft.engine.sampling import Row, Stream, draw, noise_key, uniforms
 from outdraft.engine.sequence import SamplingParams, Sequence
+from outdraft.engine.step import Round
 from outdraft.engine.verify import (
-    Round,
     acceptance_mask,
-    coupled,
+    keep_agreeing,
     residual,
     typical_mask,
     verify,
@@ -28,15 +28,6 @@ def sequence(seed: int, params: SamplingParams = HOT, length: int = 1) -> Sequen
     return Sequence(seed, "r", 0, [0] * length, 1, params, seed, frozenset())
 
 
-def round_of(sequences: list[Sequence], drafts: list[tuple[int, ...]]) -> Round:
-    rows = [
-        Row(one, draft[:length])
-        for one, draft in zip(sequences, drafts, strict=True)
-        for length in range(len(draft) + 1)
-    ]
-    return Round(rows, [len(draft) for draft in drafts])
-
-
 def sharp(*tokens: int, size: int = 6) -> Tensor:
     """Logits whose largest are `tokens`, one row each."""
     return torch.nn.functional.one_hot(torch.tensor(tokens), size).float() * 5
@@ -45,14 +36,10 @@ def sharp(*tokens: int, size: int = 6) -> Tensor:
 def test_coupled_keeps_the_targets_draws() -> None:
     drawn = [*[1, 2, 3], *[7, 8, 9], *[4], *[4, 5, 6]]
     drafts: list[list[int]] = [[1, 2], [0, 8], [], [4, 0]]
+    round_ = Round([sequence(seed) for seed in range(4)], drafts)
     # All accepted and one more; the first refused; nothing proposed; the second refused.
-    assert coupled(drawn, drafts) == [[1, 2, 3], [7], [4], [4, 5]]
-    assert coupled([], []) == []
-
-
-def test_round_finds_its_drafts() -> None:
-    round_ = round_of([sequence(0), sequence(1), sequence(2)], [(1, 2), (), (3,)])
-    assert round_.tokens() == [[1, 2], [], [3]]
+    assert keep_agreeing(round_, drawn) == [[1, 2, 3], [7], [4], [4, 5]]
+    assert keep_agreeing(Round([], []), []) == []
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -60,7 +47,7 @@ def test_greedy_is_the_same_under_every_rule(rule: str) -> None:
     sequences = [sequence(seed, COLD) for seed in range(4)]
     drafts = [(1, 2), (1, 3), (0,), ()]
     processed = sharp(*[1, 2, 3], *[1, 2, 3], *[4, 5], *[0])
-    emitted = verify(rule, processed, round_of(sequences, drafts))
+    emitted = verify(rule, processed, Round(sequences, drafts))
     assert emitted == [[1, 2, 3], [1, 2], [4], [0]]
 
 
@@ -69,10 +56,10 @@ def test_greedy_and_drawn_side_by_side(rule: str) -> None:
     """A cold sequence is not disturbed by hot neighbours, and the other way round."""
     logits = torch.randn(4, 6, generator=torch.Generator().manual_seed(2))
     for token in range(6):
-        both = round_of([sequence(3), sequence(4, COLD)], [(token,), (token,)])
+        both = Round([sequence(3), sequence(4, COLD)], [(token,), (token,)])
         emitted = verify(rule, logits, both)
         for index in range(2):
-            alone = round_of([both.rows[2 * index].sequence], [(token,)])
+            alone = Round([both.rows[2 * index].sequence], [(token,)])
             part = logits[2 * index : 2 * index + 2]
             assert verify(rule, part, alone) == [emitted[index]]
         best = logits[2:].argmax(1).tolist()
@@ -83,11 +70,11 @@ def test_greedy_and_drawn_side_by_side(rule: str) -> None:
 def test_without_drafts_every_rule_is_a_plain_draw(rule: str) -> None:
     sequences = [sequence(seed) for seed in range(50)]
     logits = torch.randn(50, 6, generator=torch.Generator().manual_seed(0))
-    round_ = round_of(sequences, [()] * 50)
+    round_ = Round(sequences, [()] * 50)
     drawn = [[token] for token in draw(logits, round_.rows).tolist()]
     assert verify(rule, logits, round_) == drawn
     # One neighbour that has a draft must not change the others' text.
-    mixed = round_of([*sequences, sequence(99)], [*[()] * 50, (1,)])
+    mixed = Round([*sequences, sequence(99)], [*[()] * 50, (1,)])
     assert verify(rule, torch.cat([logits, torch.zeros(2, 6)]), mixed)[:50] == drawn
 
 
@@ -99,7 +86,7 @@ def test_coupled_text_does_not_depend_on_the_draft() -> None:
         one = sequence(seed)
         while len(one) < 9:
             draft = tuple(int(t) for t in propose[len(one)])
-            round_ = round_of([one], [draft])
+            round_ = Round([one], [draft])
             last = [one.tokens[-1], *draft]
             one.tokens += verify("coupled", logits[last], round_)[0]
         return one.tokens[:9]
@@ -117,8 +104,7 @@ def test_rejection_accepts_by_its_coin() -> None:
     coins = uniforms([noise_key(s, 1, Stream.ACCEPT) for s in range(200)], 1, CPU)[:, 0]
     p, q = torch.tensor([0.3, 0.7]), torch.tensor([0.6, 0.4])
     for token in range(2):
-        round_ = round_of([row.sequence for row in rows], [(token,)] * 200)
-        round_ = Round(round_.rows, round_.lengths, q.repeat(200, 1))
+        round_ = Round([row.sequence for row in rows], [(token,)] * 200, q.repeat(200, 1))
         emitted = verify("rejection", p.log().repeat(400, 1), round_)
         accepted = torch.tensor([len(tokens) == 2 for tokens in emitted])
         assert torch.equal(accepted, coins < p[token] / q[token])
@@ -157,7 +143,7 @@ def test_typical_mask() -> None:
 
 def test_typical_uses_its_two_settings() -> None:
     logits = torch.tensor([0.05, 0.95]).log().repeat(2, 1)
-    round_ = round_of([sequence(1)], [(0,)])
+    round_ = Round([sequence(1)], [(0,)])
     strict = verify("typical", logits, round_)
     lenient = verify("typical", logits, round_, posterior_threshold=0.01)
     assert (len(strict[0]), len(lenient[0])) == (1, 2)
@@ -165,12 +151,12 @@ def test_typical_uses_its_two_settings() -> None:
 
 def test_an_unknown_rule_is_a_programming_error() -> None:
     with pytest.raises(ValueError, match="no such rule: exact"):
-        verify("exact", torch.zeros(2, 3), round_of([sequence(0)], [(1,)]))
+        verify("exact", torch.zeros(2, 3), Round([sequence(0)], [(1,)]))
 
 
 def test_disjoint_supports_are_always_refused() -> None:
     logits = torch.tensor([[0.0, 0.0, -math.inf, -math.inf]]).repeat(200, 1)
-    round_ = round_of([sequence(seed) for seed in range(100)], [(2,)] * 100)
+    round_ = Round([sequence(seed) for seed in range(100)], [(2,)] * 100)
     for rule in RULES:
         emitted = verify(rule, logits, round_)
         assert all(len(tokens) == 1 and tokens[0] < 2 for tokens in emitted)

@@ -1,4 +1,5 @@
-"""Whoever drafts, the text is a draw from the target: chi-square over 100,000 draws and more.
+"""Whoever drafts, the text is a draw from the target: chi-square over as many draws as find every
+planted error, and slowly over 100,000 and more.
 
 A world of five tokens: target and draft are tables of logits by the token before, so the
 exact probability of every two-token text is known. Many sequences with seeds of their own go
@@ -27,12 +28,13 @@ from outdraft.engine import sampling
 from outdraft.engine import verify as verify_module
 from outdraft.engine.sampling import Row, Stream, draw, noise_key, probabilities, processed_logits
 from outdraft.engine.sequence import SamplingParams, Sequence
-from outdraft.engine.verify import Round, verify
+from outdraft.engine.step import Round
+from outdraft.engine.verify import verify
 
 V = 5  # tokens in this world
 K = 2  # drafts in a round
 LENGTH = 2  # tokens looked at
-COUNT = 52_000  # sequences, each of them LENGTH draws
+FEW, MANY = 13_000, 52_000  # sequences, each of them LENGTH draws
 PASS, FAIL = 1e-4, 1e-6
 
 PREFIXES = [text for n in range(LENGTH + K) for text in product(range(V), repeat=n)]
@@ -68,7 +70,7 @@ PARAMS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    texts: npt.NDArray[np.int64]  # (COUNT, LENGTH)
+    texts: npt.NDArray[np.int64]  # (count, LENGTH)
     acceptance: float  # of first drafts
     expected: npt.NDArray[np.float64]  # (V, V): probability of every text
 
@@ -109,7 +111,7 @@ def simulate(
     *,
     sure: bool = False,
     draft_stream: Stream | None = None,
-    count: int = COUNT,
+    count: int = FEW,
 ) -> Outcome:
     """`sure`: the draft proposes its favourite and gives no probabilities, as n-grams do."""
     params = SamplingParams(**{"temperature": 1.0, **PARAMS[given]})
@@ -129,10 +131,9 @@ def simulate(
             drafts = [(*old, new) for old, new in zip(drafts, drawn.tolist(), strict=True)]
             places.append(LONGER[places[-1], drawn])
         at = torch.stack(places, 1)  # (sequences, K + 1)
-        rows = [Row(one, d[:n]) for one, d in zip(live, drafts, strict=True) for n in range(K + 1)]
-        known = [row for row in rows if len(row.drafts) < K]
+        known = [Row(one, d[:n]) for one, d in zip(live, drafts, strict=True) for n in range(K)]
         q = None if sure else probabilities(draft[at[:, :K].flatten()], known)
-        emitted = verify(rule, target[at.flatten()], Round(rows, [K] * len(live), q))
+        emitted = verify(rule, target[at.flatten()], Round(live, drafts, q))
         for one, tokens in zip(live, emitted, strict=True):
             if len(one) == 1:
                 firsts.append(len(tokens) > 1)
@@ -145,22 +146,28 @@ def simulate(
     return Outcome(texts, float(np.mean(firsts)), (first[:, None] * second).numpy())
 
 
+counts = pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
+
+
+@counts
 @pytest.mark.parametrize(
     ("rule", "pair"),
     [*(("rejection", pair) for pair in PAIRS), ("coupled", "near"), ("coupled", "disjoint")],
 )
-def test_texts_are_the_targets(rule: str, pair: str) -> None:
-    assert simulate(rule, pair).pvalue() > PASS
+def test_texts_are_the_targets(rule: str, pair: str, count: int) -> None:
+    assert simulate(rule, pair, count=count).pvalue() > PASS
 
 
+@counts
 @pytest.mark.parametrize(
     ("rule", "given"),
     [*(("rejection", given) for given in ("plain", "top_p", "penalties")), ("coupled", "plain")],
 )
-def test_texts_are_the_targets_when_the_draft_is_sure(rule: str, given: str) -> None:
-    assert simulate(rule, "near", given, sure=True).pvalue() > PASS
+def test_texts_are_the_targets_when_the_draft_is_sure(rule: str, given: str, count: int) -> None:
+    assert simulate(rule, "near", given, sure=True, count=count).pvalue() > PASS
 
 
+@counts
 @pytest.mark.parametrize(
     ("rule", "given"),
     [
@@ -168,8 +175,8 @@ def test_texts_are_the_targets_when_the_draft_is_sure(rule: str, given: str) -> 
         *(("coupled", given) for given in ("top_p", "penalties")),
     ],
 )
-def test_texts_are_the_targets_with_parameters(rule: str, given: str) -> None:
-    outcome = simulate(rule, "near", given)
+def test_texts_are_the_targets_with_parameters(rule: str, given: str, count: int) -> None:
+    outcome = simulate(rule, "near", given, count=count)
     assert outcome.pvalue() > PASS
     if given != "penalties":
         assert (outcome.expected == 0).any()  # something was cut
@@ -185,13 +192,12 @@ def test_acceptance_is_what_theory_says() -> None:
     """Rejection accepts 1 - TV, the most possible; coupling at least (1 - TV) / (1 + TV)."""
     p, q = (logits[0].double().softmax(0) for logits in PAIRS["near"])
     best = float(torch.minimum(p, q).sum())
-    count = COUNT // 4
-    error = 4.5 * 0.5 / count**0.5
-    assert abs(simulate("rejection", "near", count=count).acceptance - best) < error
-    coupled = simulate("coupled", "near", count=count).acceptance
+    error = 4.5 * 0.5 / FEW**0.5
+    assert abs(simulate("rejection", "near").acceptance - best) < error
+    coupled = simulate("coupled", "near").acceptance
     assert best / (2 - best) - error < coupled < best + error
     # A draft with noise of its own is no less exact under coupling, only of less use.
-    apart = simulate("coupled", "near", draft_stream=Stream.DRAFT, count=count)
+    apart = simulate("coupled", "near", draft_stream=Stream.DRAFT)
     assert abs(apart.acceptance - float((p * q).sum())) < error
     assert apart.acceptance < coupled - 0.1
     assert apart.pvalue() > PASS
@@ -207,7 +213,7 @@ def test_the_same_draft_is_always_accepted() -> None:
 
 def test_typical_is_not_the_target() -> None:
     for sure in (False, True):
-        outcome = simulate("typical", "near", sure=sure, count=COUNT // 4)
+        outcome = simulate("typical", "near", sure=sure)
         assert outcome.pvalue() < FAIL
 
 
@@ -225,10 +231,10 @@ PLANTED: dict[str, tuple[str, Wrong]] = {
 def test_a_planted_error_is_found(monkeypatch: pytest.MonkeyPatch, error: str) -> None:
     name, wrong = PLANTED[error]
     monkeypatch.setattr(verify_module, name, wrong)
-    assert simulate("rejection", "near", count=COUNT // 4).pvalue() < FAIL
+    assert simulate("rejection", "near").pvalue() < FAIL
 
 
 def test_a_draft_that_shares_the_corrections_noise_is_found() -> None:
     """Why the rejection rule has streams of its own."""
-    outcome = simulate("rejection", "far", draft_stream=Stream.TOKEN, count=COUNT // 4)
+    outcome = simulate("rejection", "far", draft_stream=Stream.TOKEN)
     assert outcome.pvalue() < FAIL

@@ -6,9 +6,9 @@ from outdraft.backends.backend import Backend
 from outdraft.backends.process import EngineProcess
 from outdraft.engine.assemble import load_engine
 from outdraft.engine.sequence import SamplingParams
-from outdraft.metrics_page import difference
+from outdraft.observe import page_difference, read_acceptance
 from outdraft.speculation import Speculation
-from outdraft.testing.backend_contract import ask, page_of
+from outdraft.testing.backend_contract import chat, page_of
 
 PROMPTS = (
     "Write a short paragraph about the sea.",
@@ -24,8 +24,8 @@ def accepted(backend: Backend, engine: EngineProcess) -> float:
     """Acceptance length over a few greedy answers."""
     before = page_of(engine)
     for prompt in PROMPTS:
-        ask(engine, prompt, max_tokens=MAX_TOKENS)
-    counts = backend.drafted(difference(page_of(engine), before))
+        chat(engine, prompt, max_tokens=MAX_TOKENS)
+    counts = read_acceptance(page_difference(page_of(engine), before))
     assert counts is not None
     assert counts.num_drafts > 0
     rate = counts.num_accepted_tokens / counts.num_draft_tokens
@@ -36,7 +36,7 @@ def accepted(backend: Backend, engine: EngineProcess) -> float:
 
 def accepted_by_ours(speculation: Speculation) -> float:
     """The same with our engine, on the same target."""
-    engine = load_engine("smollm2-135m", speculation)
+    engine = load_engine("smollm2-135m", speculation, kv_cache_bytes=64 << 20)
     chats = [engine.tokenizer.apply_chat([{"role": "user", "content": each}]) for each in PROMPTS]
     engine.generate(chats, SamplingParams(max_tokens=MAX_TOKENS))
     assert engine.acceptance.length is not None

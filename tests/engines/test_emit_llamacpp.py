@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from outdraft.backends import llamacpp_found
+from outdraft.backends.llamacpp import installation as llamacpp_installation
 from outdraft.emit import FORMS, engine_config, write_form
 from outdraft.errors import OptionError
 from tests.emit.reading import argv_of, servings, speculations
@@ -17,9 +17,10 @@ pytestmark = pytest.mark.engines
 
 def test_every_form_of_every_speculation_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     program = str(llama_server())
-    monkeypatch.setenv(llamacpp_found.VARIABLE, program)
+    monkeypatch.setenv(llamacpp_installation.VARIABLE, program)
     # The installation's own flags, and those of the table where this is its version.
-    is_newest = llamacpp_found.detect().options >= llamacpp_found.NEWEST.options
+    newest = llamacpp_installation.TABLE.installation()
+    is_newest = llamacpp_installation.detect().options >= newest.options
     versions = (None, "newest") if is_newest else (None,)
     commands: set[tuple[str, ...]] = set()
     for serving, hosts in servings("/models/target.gguf"):

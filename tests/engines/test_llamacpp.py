@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from outdraft.backends import llamacpp_found
 from outdraft.backends.backend import Backend, Serving, Traffic
-from outdraft.backends.llamacpp import LlamaCpp
+from outdraft.backends.checks import preflight
+from outdraft.backends.llamacpp import installation as llamacpp_installation
+from outdraft.backends.lookup import backend_named
 from outdraft.backends.process import start
 from outdraft.errors import BackendError
-from outdraft.metrics_page import difference
+from outdraft.observe import page_difference, read_acceptance
 from outdraft.speculation import OFF, Speculation
-from outdraft.testing.backend_contract import REPEATING, RunningContract, ask, page_of
+from outdraft.testing.backend_contract import REPEATING, RunningContract, chat, page_of
 from outdraft.testing.tiny_models import tiny_gguf
 from tests.engines.places import llama_server
 
@@ -41,7 +42,7 @@ EAGLE = Speculation(method="eagle", draft="smollm2-135m", k=3)
 @pytest.fixture(autouse=True, scope="module")
 def _here() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(llamacpp_found.VARIABLE, str(llama_server()))
+        patch.setenv(llamacpp_installation.VARIABLE, str(llama_server()))
         yield
 
 
@@ -56,7 +57,7 @@ class TestLlamaCpp(RunningContract):
     methods = ("ngram", "draft_model")
 
     def make_backend(self) -> Backend:
-        return LlamaCpp()
+        return backend_named("llamacpp")
 
     def make_serving(self, folder: Path) -> Serving:
         return SMALL
@@ -74,7 +75,7 @@ def parsed(argv: tuple[str, ...]) -> tuple[bool, str]:
 
 @pytest.mark.parametrize("speculation", [OFF, NGRAM, DRAFT, EAGLE], ids=lambda each: each.method)
 def test_every_configuration_parses(speculation: Speculation) -> None:
-    backend = LlamaCpp()
+    backend = backend_named("llamacpp")
     for slots, length, devices in product((None, 4), (None, 2048), (1, 2)):
         serving = Serving(
             "smollm2-135m", served_name="x", max_num_seqs=slots, max_model_len=length,
@@ -86,7 +87,7 @@ def test_every_configuration_parses(speculation: Speculation) -> None:
 
 
 def test_every_rule_parses() -> None:
-    backend = LlamaCpp()
+    backend = backend_named("llamacpp")
     for rule in backend.capabilities().rules:
         drafting = Speculation(method="draft_model", draft="smollm2-135m", rule=rule)
         understood, said = parsed(backend.launch(SMALL, drafting, 8080).argv)
@@ -103,7 +104,7 @@ def test_every_rule_parses() -> None:
 def test_old_flags_are_refused_by_it_and_translated_by_us(
     speculation: Speculation, old: tuple[str, ...]
 ) -> None:
-    backend = LlamaCpp()
+    backend = backend_named("llamacpp")
     plain = backend.launch(SMALL, speculation, 8080).argv
     assert not parsed((*plain, *old))[0], "this version still knows them: test another"
     serving = Serving(SMALL.target, extra=old)
@@ -112,18 +113,18 @@ def test_old_flags_are_refused_by_it_and_translated_by_us(
 
 
 def test_what_is_assumed_of_the_newest_version_is_there() -> None:
-    found, newest = llamacpp_found.detect(), llamacpp_found.NEWEST
+    found, newest = llamacpp_installation.detect(), llamacpp_installation.TABLE.installation()
     lacking = set(newest.options) - found.options
     assert lacking <= {"--spec-draft-sampling"}, "the tried version, or one a little older"
-    assert set(newest.spec_types) <= set(found.spec_types)
-    assert set(newest.split_modes) <= set(found.split_modes)
+    for flag, choices in newest.choices.items():
+        assert set(choices) <= set(found.choices[flag])
 
 
 def test_a_draft_without_a_type_is_loaded_and_not_used(tiny: Serving, tmp_path: Path) -> None:
     """The trap that `--spec-type` is always given for."""
-    backend = LlamaCpp()
+    backend = backend_named("llamacpp")
     serving = replace(tiny, extra=("-md", tiny.target))
-    [warning] = [each for each in backend.preflight(serving, OFF, Traffic()) if "-md" in each]
+    [warning] = [each for each in preflight(backend, serving, OFF, Traffic()) if "-md" in each]
     assert "--spec-type" in warning
     assert drafted(backend, serving, OFF, tmp_path / "off.log") == 0
     drafting = Speculation(method="draft_model", draft=tiny.target)
@@ -135,15 +136,15 @@ def test_a_variable_in_the_environment_does_not_speculate(
 ) -> None:
     monkeypatch.setenv("LLAMA_ARG_SPEC_TYPE", "draft-simple")
     monkeypatch.setenv("LLAMA_ARG_SPEC_DRAFT_MODEL", tiny.target)
-    assert drafted(LlamaCpp(), tiny, OFF, tmp_path / "off.log") == 0
+    assert drafted(backend_named("llamacpp"), tiny, OFF, tmp_path / "off.log") == 0
 
 
 def drafted(backend: Backend, serving: Serving, speculation: Speculation, log: Path) -> int:
     """Tokens drafted for one answer."""
     with start(backend, serving, speculation, log=log) as engine:
         before = page_of(engine)
-        ask(engine, REPEATING, max_tokens=32)
-        counts = backend.drafted(difference(page_of(engine), before))
+        chat(engine, REPEATING, max_tokens=32)
+        counts = read_acceptance(page_difference(page_of(engine), before))
     assert counts is not None
     return counts.num_draft_tokens
 
@@ -153,12 +154,12 @@ def test_a_wrong_draft_is_named(tiny: Serving, tmp_path: Path) -> None:
     broken.write_bytes(b"no model at all")
     wrong = Speculation(method="draft_model", draft=str(broken))
     with pytest.raises(BackendError, match="GGUF"):
-        start(LlamaCpp(), tiny, wrong, log=tmp_path / "log")
+        start(backend_named("llamacpp"), tiny, wrong, log=tmp_path / "log")
 
 
 def test_bench_and_compare(tiny: Serving, tmp_path: Path) -> None:
     """The commands a user types, against a real engine with and without speculation."""
-    backend = LlamaCpp()
+    backend = backend_named("llamacpp")
     load = ("--category", "extraction", "--concurrency", "2", "--max-tokens", "48", "--json")
     drafting = Speculation(method="draft_model", draft=tiny.target, k=3)
     with (
@@ -171,6 +172,10 @@ def test_bench_and_compare(tiny: Serving, tmp_path: Path) -> None:
     assert bench["summary"]["acceptance"]["rate"] > 0
     assert compare["verdict"]["decision"] in ("SHIP", "DON'T SHIP", "INCONCLUSIVE")
     assert compare["ratios"]["e2e"]["low"] > 0
+    texts = compare["texts"]["agreement"]
+    assert texts["num_compared"] == 20
+    assert texts["num_identical"] >= 19 or compare["texts"]["floor"]["num_compared"] == 16
+    assert not any("other texts" in each for each in compare["verdict"]["reasons"])
 
 
 def outdraft(*words: str) -> dict[str, Any]:

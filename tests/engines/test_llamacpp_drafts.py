@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from outdraft.backends import llamacpp_found
 from outdraft.backends.backend import Serving
-from outdraft.backends.llamacpp import LlamaCpp
+from outdraft.backends.llamacpp import installation as llamacpp_installation
+from outdraft.backends.lookup import backend_named
 from outdraft.backends.process import start
 from outdraft.speculation import Speculation
 from tests.engines.acceptance import NEAR, accepted, accepted_by_ours
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.engines
 @pytest.fixture(autouse=True, scope="module")
 def _here() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(llamacpp_found.VARIABLE, str(llama_server()))
+        patch.setenv(llamacpp_installation.VARIABLE, str(llama_server()))
         yield
 
 
@@ -30,7 +30,7 @@ def test_the_shipped_draft_model(tmp_path: Path) -> None:
         "smollm2-135m", served_name="smollm2", max_model_len=1024, max_num_seqs=2, threads=1
     )
     speculation = Speculation("draft_model", k=5, draft="smollm2-135m-draft")
-    backend = LlamaCpp()
+    backend = backend_named("llamacpp")
     with start(backend, serving, speculation, log=tmp_path / "log") as engine:
         length = accepted(backend, engine)
     ours = accepted_by_ours(speculation)

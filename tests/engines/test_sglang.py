@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +13,13 @@ import pytest
 
 from outdraft.backends.backend import Backend, Serving
 from outdraft.backends.engine_python import python_of
+from outdraft.backends.lookup import backend_named
 from outdraft.backends.process import EngineProcess, start
-from outdraft.backends.sglang import Sglang
-from outdraft.backends.speculated import REPEATING
-from outdraft.metrics_page import parse
+from outdraft.backends.proof import REPEATING
+from outdraft.observe import parse_page
 from outdraft.speculation import OFF
-from outdraft.testing.backend_contract import RunningContract, page_of, stream
-from outdraft.testing.fake_metrics import FakeMetrics
+from outdraft.testing.backend_contract import RunningContract, page_of, stream, wait_for_death
+from outdraft.testing.fake_answers import FakeMetrics
 from tests.engines.places import sglang, smollm2_folder
 
 pytestmark = pytest.mark.engines
@@ -58,7 +57,7 @@ class TestSglang(RunningContract):
     methods = ("ngram",)  # on a CPU, draft models need attention kernels for AMX
 
     def make_backend(self) -> Backend:
-        return Sglang()
+        return backend_named("sglang")
 
     def make_serving(self, folder: Path) -> Serving:
         return small_serving(smollm2_folder())
@@ -71,26 +70,20 @@ class TestSglang(RunningContract):
     def test_the_stand_in_has_no_metric_of_its_own(self, engine: EngineProcess) -> None:
         """Behind requests that speculated: counters come with their first value."""
         stream(engine, REPEATING, max_tokens=8)
-        fake = FakeMetrics(k=3, kv_slots=8, num_rounds=1)
-        assert parse(fake.render_sglang().decode()).keys() <= page_of(engine).keys()
+        fake = FakeMetrics(k=3, kv_slots=8)
+        fake.acceptance.record(3, 1)
+        assert parse_page(fake.render("sglang").decode()).keys() <= page_of(engine).keys()
 
 
 def test_a_dead_scheduler_is_noticed_too(tmp_path: Path) -> None:
     """The process that computes is not the one that was started."""
     serving, log = small_serving(smollm2_folder()), tmp_path / "engine.log"
-    with start(Sglang(), serving, OFF, log=log, limit_s=LIMIT_S) as engine:
-        noticed, reasons = threading.Event(), list[str]()
-
-        def on_death(reason: str) -> None:
-            reasons.append(reason)
-            noticed.set()
-
-        with engine.watched(on_death):
-            began = time.monotonic()
-            os.kill(scheduler_of(engine), signal.SIGKILL)
-            assert noticed.wait(5.0), "nobody noticed"
-            print(f"noticed after {time.monotonic() - began:.2f} s: {reasons[0]}")
-        assert str(log) in reasons[0]
+    with start(backend_named("sglang"), serving, OFF, log=log, limit_s=LIMIT_S) as engine:
+        began = time.monotonic()
+        os.kill(scheduler_of(engine), signal.SIGKILL)
+        reason = wait_for_death(engine)
+        print(f"noticed after {time.monotonic() - began:.2f} s: {reason}")
+        assert str(log) in reason
 
 
 def scheduler_of(engine: EngineProcess) -> int:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from outdraft.backends.engine_python import python_of
-from outdraft.backends.sglang_found import NEWEST, detect, known
+from outdraft.backends.sglang.installation import TABLE, detect
 from outdraft.emit import FORMS, engine_config, write_form
 from outdraft.errors import OptionError
-from outdraft.testing import fake_sglang
+from tests.backends import fake_sglang
 from tests.emit.reading import argv_of, servings, speculations
 from tests.engines.places import sglang
 
@@ -38,7 +38,9 @@ def test_every_form_of_every_speculation_is_accepted() -> None:
     for serving, hosts in servings("org/target"):
         for speculation in speculations("org/draft", "org/head"):
             try:
-                config = engine_config("sglang", speculation, serving, version=NEWEST, hosts=hosts)
+                config = engine_config(
+                    "sglang", speculation, serving, version=TABLE.newest, hosts=hosts
+                )
             except OptionError:
                 continue  # SGLang has no such thing
             file = next(iter(config.files.values()), None)
@@ -67,12 +69,12 @@ def test_what_is_wrong_would_be_seen() -> None:
 def test_the_table_has_what_the_installation_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTDRAFT_SGLANG", str(sglang()))
     found = detect()
-    assert found.installed.version == NEWEST
-    assert known(NEWEST).installed.options <= found.installed.options
+    assert found.version == TABLE.newest
+    assert TABLE.installation().options <= found.options
 
 
 def test_the_stand_in_has_no_flag_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTDRAFT_SGLANG", str(sglang()))
     flags = {flag for action in fake_sglang.parser()._actions for flag in action.option_strings}
-    assert fake_sglang.VERSION == NEWEST
-    assert flags - {"-h", "--help"} <= detect().installed.options
+    assert TABLE.newest == fake_sglang.VERSION
+    assert flags - {"-h", "--help"} <= detect().options

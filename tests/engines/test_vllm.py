@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from outdraft.backends.backend import Backend, Serving
+from outdraft.backends.lookup import backend_named
 from outdraft.backends.process import start
-from outdraft.backends.vllm import Vllm
-from outdraft.metrics_page import difference
-from outdraft.plan import Settings as PlanSettings
-from outdraft.plan import find_model, make_plan
+from outdraft.observe import page_difference, read_acceptance
+from outdraft.plan import PlanSettings, find_model, plan_memory
 from outdraft.speculation import OFF, Speculation
 from outdraft.testing.backend_contract import RunningContract, page_of
 from tests.engines.places import smollm2_folder, vllm
@@ -51,7 +50,7 @@ class TestVllm(RunningContract):
     methods = ("ngram", "draft_model")
 
     def make_backend(self) -> Backend:
-        return Vllm()
+        return backend_named("vllm")
 
     def make_serving(self, folder: Path) -> Serving:
         return small_serving(smollm2_folder())
@@ -75,10 +74,10 @@ def test_the_plan_gives_the_capacity_that_vllm_reports(
     speculation = OFF if draft is None else Speculation("draft_model", k=3, draft=str(draft))
     serving = replace(small_serving(target), kv_cache_bytes=size)
     log = tmp_path / "engine.log"
-    with start(Vllm(), serving, speculation, log=log, limit_s=LIMIT_S):
+    with start(backend_named("vllm"), serving, speculation, log=log, limit_s=LIMIT_S):
         reported = re.search(r"KV cache size: ([\d,]+) tokens", log.read_text())
     assert reported is not None
-    plan = make_plan(
+    plan = plan_memory(
         find_model(str(target)),
         None if draft is None else find_model(str(draft)),
         None,
@@ -92,7 +91,7 @@ def test_the_plan_gives_the_capacity_that_vllm_reports(
 
 def test_a_schedule_bench_and_compare(tmp_path: Path) -> None:
     """The commands a user types; one server after the other, two do not fit everywhere."""
-    backend, serving = Vllm(), small_serving(smollm2_folder())
+    backend, serving = backend_named("vllm"), small_serving(smollm2_folder())
     scheduled = Speculation(method="ngram", k=5, schedule=((1, 1, 5), (2, 4, 2)))
     load = ("--category", "extraction", "--concurrency", "2", "--max-tokens", "32",
             "--requests", "8", "--temperature", "0.0", "--json")  # fmt: skip
@@ -102,7 +101,7 @@ def test_a_schedule_bench_and_compare(tmp_path: Path) -> None:
         with start(backend, serving, speculation, log=log, limit_s=LIMIT_S) as engine:
             before = page_of(engine)
             told[name] = outdraft("bench", engine.url, *load, "--out", str(out))
-            counts = backend.drafted(difference(page_of(engine), before))
+            counts = read_acceptance(page_difference(page_of(engine), before))
         assert told[name]["summary"]["num_errors"] == 0, told[name]["problems"]
     assert told["on"]["summary"]["acceptance"]["rate"] > 0
     assert counts is not None

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from outdraft.backends.backend import Serving
+from outdraft.backends.lookup import backend_named
 from outdraft.backends.process import start
-from outdraft.backends.vllm import Vllm
-from outdraft.distill.export import export_draft
+from outdraft.distill.saving.export import export_draft
 from outdraft.speculation import Speculation
 from tests.engines.acceptance import NEAR, accepted, accepted_by_ours
 from tests.engines.places import smollm2_folder, vllm
@@ -38,7 +38,7 @@ def check(speculation: Speculation, log: Path) -> None:
         max_num_seqs=4,
         extra=("--enforce-eager",),  # compiled, it starts three times as slowly
     )
-    backend = Vllm()
+    backend = backend_named("vllm")
     with start(backend, serving, speculation, log=log, limit_s=LIMIT_S) as engine:
         length = accepted(backend, engine)
     ours = accepted_by_ours(speculation)

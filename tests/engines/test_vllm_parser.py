@@ -10,7 +10,7 @@ import pytest
 
 from outdraft.backends.backend import Serving
 from outdraft.backends.engine_python import python_of
-from outdraft.backends.vllm_found import NEWEST, detect, known, numbers
+from outdraft.backends.vllm.installation import TABLE, detect
 from outdraft.emit import FORMS, engine_config, write_form
 from outdraft.errors import OptionError
 from outdraft.speculation import Speculation
@@ -43,7 +43,7 @@ def test_every_form_of_every_speculation_is_accepted(tmp_path: Path) -> None:
     made: dict[str, list[str]] = {}  # what it is → its command
     for serving, hosts in servings(str(target)):
         for speculation in speculations(str(draft), str(head)):
-            config = engine_config("vllm", speculation, serving, version=NEWEST, hosts=hosts)
+            config = engine_config("vllm", speculation, serving, version=TABLE.newest, hosts=hosts)
             for form in FORMS:
                 name = f"{form}, {hosts} hosts, {serving}: {speculation}"
                 made[name] = argv_of(write_form(config, form), form)
@@ -57,7 +57,7 @@ def test_every_form_of_every_speculation_is_accepted(tmp_path: Path) -> None:
 def test_the_json_form_has_a_file_for_vllms_config_flag(tmp_path: Path) -> None:
     speculation = Speculation("ngram", k=4)
     serving = Serving(str(smollm2_folder()), max_num_seqs=8)
-    config = engine_config("vllm", speculation, serving, version=NEWEST)
+    config = engine_config("vllm", speculation, serving, version=TABLE.newest)
     file = tmp_path / "vllm.yaml"  # JSON is YAML
     file.write_text(json.dumps(json.loads(write_form(config, "json"))["config"]))
     assert complaints([["vllm", "serve", "--config", str(file)]]) == [None]
@@ -77,14 +77,14 @@ def test_a_command_out_of_an_article_is_accepted_after_translation() -> None:
     extra = ("--num-speculative-tokens", "3", "--ngram-prompt-lookup-max", "4",
              "--use-v2-block-manager", "--speculative-disable-by-batch-size", "8")  # fmt: skip
     serving = Serving(str(smollm2_folder()), extra=extra)
-    config = engine_config("vllm", Speculation("ngram"), serving, version=NEWEST)
+    config = engine_config("vllm", Speculation("ngram"), serving, version=TABLE.newest)
     assert complaints([list(config.argv)]) == [None]
     with pytest.raises(OptionError):
-        engine_config("vllm", Speculation("ngram", k=7), serving, version=NEWEST)
+        engine_config("vllm", Speculation("ngram", k=7), serving, version=TABLE.newest)
 
 
 def test_the_table_has_what_the_installation_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTDRAFT_VLLM", str(vllm()))
     found = detect()
-    assert numbers(found.installed.version) == numbers(NEWEST)
-    assert known(NEWEST).installed.options <= found.installed.options
+    assert found.numbers == TABLE.installation().numbers
+    assert TABLE.installation().options <= found.options

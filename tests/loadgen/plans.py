@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outdraft.loadgen.request import Request, requests_of
+from outdraft.loadgen.endpoint import Request, make_requests
 from outdraft.workload.prompt import Message, Planned, Prompt
 
 
@@ -19,11 +19,11 @@ def planned(
 
 
 def closed(count: int, **fields: int) -> list[Request]:
-    return requests_of([planned(number, **fields) for number in range(count)], arm="off")
+    return make_requests([planned(number, **fields) for number in range(count)], arm="off")
 
 
 def every(gap_s: float, count: int, **fields: int) -> list[Request]:
     gap = round(gap_s * 1e9)
-    return requests_of(
+    return make_requests(
         [planned(number, offset_ns=number * gap, **fields) for number in range(count)], arm="off"
     )

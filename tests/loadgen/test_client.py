@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from outdraft.loadgen.client import Client, Timeouts
-from outdraft.loadgen.endpoint import Endpoint
-from outdraft.loadgen.request import Request
+from outdraft.loadgen.endpoint import Endpoint, Request
 from outdraft.records import Record
 from outdraft.testing.fake_script import Script
 from outdraft.testing.fake_server import FakeServer, fake_server, refusing_url

@@ -5,9 +5,17 @@ import json
 import pytest
 
 from outdraft.errors import OptionError
-from outdraft.loadgen.endpoint import OPTIONAL, Endpoint, refused_fields
+from outdraft.loadgen.endpoint import Endpoint, optional_fields, refused_fields
 
 from .plans import closed
+
+OPTIONAL = optional_fields(stop_at_eos=False)
+
+
+def test_answers_end_at_their_full_length_or_where_the_model_ends_them() -> None:
+    assert {"ignore_eos": True, **optional_fields(stop_at_eos=True)} == OPTIONAL
+    assert "ignore_eos" not in optional_fields(stop_at_eos=True)
+    assert Endpoint("http://host").optional == OPTIONAL
 
 
 @pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/", "/v1/chat/completions"])

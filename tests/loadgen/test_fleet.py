@@ -16,9 +16,9 @@ from outdraft.errors import OptionError, OutdraftError
 from outdraft.loadgen import fleet, process
 from outdraft.loadgen.endpoint import Endpoint
 from outdraft.loadgen.fleet import run_load
-from outdraft.loadgen.journal import Journal, read_journal
-from outdraft.loadgen.quality import judge
-from outdraft.records import Record
+from outdraft.loadgen.load import ClientLoad
+from outdraft.loadgen.quality import assess_load
+from outdraft.records import Record, RecordJournal, read_record_journal
 from outdraft.testing.fake_script import Script
 from outdraft.testing.fake_server import FakeServer, fake_server
 
@@ -66,17 +66,17 @@ def test_a_process_that_is_killed_is_reported(tmp_path: Path) -> None:
             os.kill(victim.pid, signal.SIGKILL)
 
     path = tmp_path / "run.jsonl"
-    with Journal(path) as journal, fake_server(QUICK) as url:
+    with RecordJournal(path) as journal, fake_server(QUICK) as url:
         run = run_load(Endpoint(url), every(0.01, 100), processes=2, sink=kill_one)
     assert [record.index for record in run.records] == list(range(100))
     lost = [record for record in run.records if record.error == "client process died: -9"]
     assert lost
     assert all(record.index % 2 == 1 for record in lost)
     assert all(record.ok for record in run.records if record.index % 2 == 0)
-    quality = judge(run)
+    quality = assess_load(run)
     assert not quality.is_valid
     assert "client process 1 died (exit code -9)" in " ".join(quality.problems)
-    assert {record.index for record in read_journal(path)} == set(range(100))
+    assert {record.index for record in read_record_journal(path)} == set(range(100))
 
 
 def test_the_sink_may_fail() -> None:
@@ -92,7 +92,7 @@ INTERRUPTED = """
 import sys
 from outdraft.loadgen.endpoint import Endpoint
 from outdraft.loadgen.fleet import run_load
-from outdraft.loadgen.quality import judge
+from outdraft.loadgen.quality import assess_load
 from tests.loadgen.plans import closed
 
 if __name__ == "__main__":
@@ -101,7 +101,7 @@ if __name__ == "__main__":
     run = run_load(
         Endpoint(sys.argv[1]), closed(5000), concurrency=2, processes=int(sys.argv[2]), sink=told
     )
-    print("END", len(run.records), judge(run).problems[0], flush=True)
+    print("END", len(run.records), assess_load(run).problems[0], flush=True)
 """
 
 
@@ -137,7 +137,7 @@ def test_an_orphan_ends() -> None:
     """A client process whose parent is gone does not go on sending."""
     with FakeServer(Script(ttft_s=0.01, tpot_s=0)) as server:
         ours, theirs = fleet.multiprocessing.Pipe()
-        whole = fleet.Share(Endpoint(server.url), fleet.Timeouts(), True, closed(5000), 2, 10)
+        whole = ClientLoad(Endpoint(server.url), closed(5000), concurrency=2, max_open=10)
         thread = threading.Thread(target=process._serve, args=(theirs, whole))
         thread.start()
         assert ours.recv() == "ready"
@@ -167,8 +167,8 @@ def test_clocks_that_do_not_agree_are_refused(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_how_a_load_is_dealt_out() -> None:
-    whole = fleet.Share(Endpoint("http://x"), fleet.Timeouts(), True, closed(7), 5, 9)
-    parts = fleet._shares(whole, 3)
+    whole = ClientLoad(Endpoint("http://x"), closed(7), concurrency=5, max_open=9)
+    parts = whole.split(3)
     assert [[each.index for each in part.requests] for part in parts] == [[0, 3, 6], [1, 4], [2, 5]]
     assert [part.concurrency for part in parts] == [2, 2, 1]
     assert [part.max_open for part in parts] == [3, 3, 3]

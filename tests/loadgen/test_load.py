@@ -2,15 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from outdraft.errors import OptionError
-from outdraft.loadgen.client import Client
-from outdraft.loadgen.endpoint import Endpoint
-from outdraft.loadgen.load import Run, drive, room_for
-from outdraft.loadgen.request import Request
+from outdraft.loadgen.endpoint import Endpoint, Request
+from outdraft.loadgen.load import ClientLoad, LoadRun, Sink, allow_open, drive
 from outdraft.records import Record
 from outdraft.testing.fake_script import Script
 from outdraft.testing.fake_server import FakeServer, fake_server, refusing_url
@@ -20,12 +19,10 @@ from .plans import closed, every
 QUICK = Script(ttft_s=0.005, tpot_s=0.001)
 
 
-def driven(url: str, requests: list[Request], **options: Any) -> Run:
-    async def go() -> Run:
-        async with Client(Endpoint(url)) as client:
-            return await drive(client, requests, **options)
-
-    return asyncio.run(go())
+def driven(
+    url: str, requests: list[Request], *, sink: Sink | None = None, **options: Any
+) -> LoadRun:
+    return asyncio.run(drive(ClientLoad(Endpoint(url), requests, **options), sink=sink))
 
 
 def test_closed_loop_keeps_its_number_of_requests() -> None:
@@ -44,6 +41,28 @@ def test_closed_loop_keeps_its_number_of_requests() -> None:
     spans = [(record.sent_ns or 0, record.last_ns or 0) for record in run.records]
     overlaps = [sum(start <= at < end for start, end in spans) for at, _ in spans]
     assert max(overlaps) == 3
+
+
+def test_fillers_keep_the_slots_busy_to_the_end_and_are_left_behind() -> None:
+    """Two at a time, of which the last takes long: it is never alone."""
+    requests = closed(4)
+    spare = [replace(each, index=9, is_filler=True) for each in closed(50)]
+
+    def timing(prompt: str, temperature: float, number: int) -> tuple[float, float]:
+        return 0.25 if number == 3 else 0.05, 0.0
+
+    with FakeServer(Script(timing=timing)) as server:
+        running: list[int] = []
+        run = driven(
+            server.url,
+            [*requests, *spare],
+            concurrency=2,
+            sink=lambda record: running.append(server.metrics.num_running),
+        )
+        assert [record.index for record in run.records] == [0, 1, 2, 3]
+        assert not run.is_stopped
+        assert running[-1] >= 1, "a filler beside the last one"
+        assert server.metrics.num_requests < 10, "no more than were needed"
 
 
 def test_open_loop_sends_at_its_times_however_slow_the_server_is() -> None:
@@ -89,16 +108,14 @@ def test_warm_up_and_place_are_kept() -> None:
 def test_being_cancelled_gives_the_records_so_far(requests: list[Request]) -> None:
     seen: list[Record] = []
 
-    async def cancelled(url: str) -> Run:
+    async def cancelled(url: str) -> LoadRun:
         is_closed = requests[0].planned.offset_ns is None
-        async with Client(Endpoint(url)) as client:
-            task = asyncio.create_task(
-                drive(client, requests, concurrency=2 if is_closed else None, sink=seen.append)
-            )
-            while len(seen) < 5:
-                await asyncio.sleep(0.005)
-            task.cancel()
-            return await task
+        plan = ClientLoad(Endpoint(url), requests, concurrency=2 if is_closed else None)
+        task = asyncio.create_task(drive(plan, sink=seen.append))
+        while len(seen) < 5:
+            await asyncio.sleep(0.005)
+        task.cancel()
+        return await task
 
     with fake_server(Script(ttft_s=0.02, tpot_s=0)) as url:
         run = asyncio.run(cancelled(url))
@@ -109,9 +126,9 @@ def test_being_cancelled_gives_the_records_so_far(requests: list[Request]) -> No
 
 
 def test_a_time_limit_around_it_works() -> None:
-    async def limited(url: str) -> Run:
-        async with Client(Endpoint(url)) as client, asyncio.timeout(0.2):
-            return await drive(client, closed(1000), concurrency=1)
+    async def limited(url: str) -> LoadRun:
+        async with asyncio.timeout(0.2):
+            return await drive(ClientLoad(Endpoint(url), closed(1000), concurrency=1))
 
     with fake_server(Script(ttft_s=0.01, tpot_s=0)) as url:
         assert asyncio.run(limited(url)).is_stopped
@@ -179,8 +196,8 @@ def test_files_bound_what_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = {"now": (256, 1024)}
     monkeypatch.setattr("resource.getrlimit", lambda which: limits["now"])
     monkeypatch.setattr("resource.setrlimit", lambda which, new: limits.update(now=new))
-    assert room_for(100) == 100
+    assert allow_open(100) == 100
     assert limits["now"] == (256, 1024)
-    assert room_for(500) == 500
+    assert allow_open(500) == 500
     assert limits["now"] == (628, 1024)
-    assert room_for(5000) == 1024 - 128
+    assert allow_open(5000) == 1024 - 128

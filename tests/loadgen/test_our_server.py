@@ -7,14 +7,14 @@ from pathlib import Path
 from outdraft import Speculation, load_engine
 from outdraft.loadgen.endpoint import Endpoint
 from outdraft.loadgen.fleet import run_load
-from outdraft.loadgen.load import Run
-from outdraft.testing.serving import serving
+from outdraft.loadgen.load import LoadRun
 from outdraft.testing.tiny_models import tiny_model
+from tests.server.serving import serving
 
 from .plans import closed
 
 
-def measured(folder: Path, speculation: Speculation) -> Run:
+def measured(folder: Path, speculation: Speculation) -> LoadRun:
     engine = load_engine(str(folder), speculation, kv_cache_bytes=4 << 20)
     with serving(engine) as (url, _):
         return run_load(Endpoint(url), closed(4, max_tokens=24), concurrency=2)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from outdraft.records import AcceptanceCounts, Record
+from outdraft.acceptance import Acceptance
+from outdraft.records import Record
 
 
 def done(index: int = 0, e2e: float = 100, **fields: Any) -> Record:
@@ -36,12 +37,12 @@ def failed(index: int = 0, error: str = "http 503: full", **fields: Any) -> Reco
     return Record(prompt_id=f"p{index}", index=index, scheduled_ns=0, error=error, **values)
 
 
-def accepted(drafts: int, drafted: int, taken: int, *places: tuple[int, int]) -> AcceptanceCounts:
+def accepted(drafts: int, drafted: int, taken: int, *places: tuple[int, int]) -> Acceptance:
     """`places`: (rounds that accepted it, rounds that had it), from the first on."""
-    return AcceptanceCounts(
+    return Acceptance(
         drafts,
         drafted,
         taken,
-        tuple(a for a, _ in places),
-        tuple(d for _, d in places),
+        accepted_per_position=[a for a, _ in places],
+        drafted_per_position=[d for _, d in places],
     )

@@ -10,12 +10,11 @@ import heapq
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from outdraft.loadgen.endpoint import Endpoint
+from outdraft.loadgen.endpoint import Endpoint, Request
 from outdraft.loadgen.heartbeat import Pulse
-from outdraft.loadgen.load import Run, Sink
-from outdraft.loadgen.request import Request
-from outdraft.records import AcceptanceCounts, Record
-from outdraft.testing.fake_script import Asked, Played, Script, words_of
+from outdraft.loadgen.load import LoadRun, Sink
+from outdraft.records import Record
+from outdraft.testing.fake_script import Script, ScriptedRequest
 
 BASELINE, CANDIDATE = Endpoint("http://baseline"), Endpoint("http://candidate")
 
@@ -52,7 +51,7 @@ class Simulated:
         concurrency: int | None = None,
         sink: Sink | None = None,
         **_: Any,
-    ) -> Run:
+    ) -> LoadRun:
         start = self._now
         slots = [start] * (concurrency or 1)
         records = []
@@ -68,45 +67,32 @@ class Simulated:
             if sink is not None:
                 sink(record)
         self._now = max(slots) + 10**6
-        return Run(tuple(records), len(requests), "2026-01-01", start, self._pulses)
+        return LoadRun(tuple(records), len(requests), start, self._pulses)
 
     def _answered(self, url: str, request: Request, due: int, running: int) -> Record:
         if self._number in self._failing:
             return request.record(due, sent_ns=due, error="http 503: try again later")
         planned = request.planned
-        asked = Asked(
+        scripted = ScriptedRequest(
             prompt="\n".join(each.content for each in planned.prompt.messages),
             temperature=planned.temperature,
             max_tokens=planned.max_tokens,
             seed=planned.seed,
             ignore_eos=True,
-            count=self._counts[url],
-            running=running,
+            number=self._counts[url],
+            num_running=running,
         )
         self._counts[url] += 1
-        played = self._scripts[url].play(asked)
-        chunks = tuple(due + round(at * 1e9) for at in played.at_s)
+        answer = self._scripts[url].play(scripted)
+        chunks = tuple(due + round(at * 1e9) for at in answer.at_s)
         return request.record(
             due,
             sent_ns=due,
             first_ns=chunks[0],
             last_ns=chunks[-1],
             chunk_ns=chunks,
-            completion_tokens=played.num_tokens,
-            finish_reason=played.finish_reason,
-            acceptance=_acceptance(played, self._scripts[url].k),
-            text="".join(words_of(asked, played.num_tokens)),
+            completion_tokens=answer.num_tokens,
+            finish_reason=answer.finish_reason,
+            acceptance=answer.acceptance if self._scripts[url].k else None,
+            text="".join(answer.words),
         )
-
-
-def _acceptance(played: Played, k: int) -> AcceptanceCounts | None:
-    rounds = [each for each in played.rounds if each[0]]
-    if not k:
-        return None
-    return AcceptanceCounts(
-        num_drafts=len(rounds),
-        num_draft_tokens=sum(drafted for drafted, _ in rounds),
-        num_accepted_tokens=sum(accepted for _, accepted in rounds),
-        accepted_per_position=tuple(sum(a > place for _, a in rounds) for place in range(k)),
-        drafted_per_position=tuple(sum(d > place for d, _ in rounds) for place in range(k)),
-    )

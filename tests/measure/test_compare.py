@@ -12,9 +12,9 @@ import pytest
 from outdraft.errors import OutdraftError
 from outdraft.loadgen.endpoint import Endpoint
 from outdraft.loadgen.heartbeat import Pulse
-from outdraft.measure.compare import Outcome, Settings, compare
+from outdraft.measure.compare import Comparison, ComparisonSettings, compare
 from outdraft.records import Record
-from outdraft.stats import Look
+from outdraft.stats.sequential import Look
 from outdraft.testing.fake_script import Script
 from outdraft.workload.prompt import Message, Prompt
 from outdraft.workload.sets import built_in
@@ -26,17 +26,19 @@ ON = replace(OFF, seed=2)
 PROMPTS = built_in()
 # No two alike and no parts: quicker to judge.
 CHAT = [Prompt(f"p{n}", "chat", (Message("user", f"subject {n}"),), 48) for n in range(500)]
-Compared = Callable[..., Outcome]
+Compared = Callable[..., Comparison]
 
 
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> Compared:
-    def run(load: Simulated, prompts: list[Any] = CHAT, **settings: Any) -> Outcome:
+    def run(load: Simulated, prompts: list[Any] = CHAT, **settings: Any) -> Comparison:
         monkeypatch.setattr("outdraft.measure.compare.run_load", load)
-        monkeypatch.setattr("outdraft.measure.compare.metrics_of", lambda endpoint: {})
+        monkeypatch.setattr("outdraft.observe.RemoteServer.metrics", lambda server: {})
         options = {name: settings.pop(name) for name in ("sink", "on_look") if name in settings}
         one, other = settings.pop("ends", (BASELINE, CANDIDATE))
-        return compare(one, other, prompts, Settings(**{"max_tokens": 48, **settings}), **options)
+        return compare(
+            one, other, prompts, ComparisonSettings(**{"max_tokens": 48, **settings}), **options
+        )
 
     return run
 
@@ -45,7 +47,7 @@ def loads(candidate: Script, baseline: Script = OFF, **options: Any) -> Simulate
     return Simulated({BASELINE.url: baseline, CANDIDATE.url: candidate}, **options)
 
 
-def decision(outcome: Outcome) -> str:
+def decision(outcome: Comparison) -> str:
     assert outcome.verdict is not None
     return outcome.verdict.decision
 
@@ -168,15 +170,15 @@ class TestBlocks:
         unmarked = {(each.block, each.index, each.planned.prompt.id) for each in load.requests}
         assert len(unmarked) == 72, "the same prompts at the same places all the same"
         assert outcome.evidence is not None
-        assert outcome.evidence.equivalence is None, "texts to other prompts are no evidence"
+        assert outcome.evidence.texts is None, "texts to other prompts are no evidence"
         assert decision(outcome) == "INCONCLUSIVE"
 
     def test_greedy_texts_are_the_same_with_speculation(self, compared: Compared) -> None:
         outcome = compared(loads(replace(ON, k=4, speedup=1.5)), max_requests=60)
         assert outcome.evidence is not None
-        assert outcome.evidence.equivalence is not None
-        assert outcome.evidence.equivalence.num_compared == 60
-        assert outcome.evidence.equivalence.share == 1
+        assert outcome.evidence.texts is not None
+        assert outcome.evidence.texts.num_compared == 60
+        assert outcome.evidence.texts.share == 1
 
     def test_a_rare_temperature_is_there_in_its_share(self, compared: Compared) -> None:
         """In a block of twelve a share of 3 % would be rounded away."""
@@ -184,6 +186,92 @@ class TestBlocks:
         compared(load, PROMPTS, max_requests=60, mix=((0.0, 0.95), (1.0, 0.05)), num_looks=1)
         counted = [each for each in load.requests if each.block >= 0 and each.arm == "baseline"]
         assert sum(each.planned.temperature > 0 for each in counted) == 3
+
+
+class TestTexts:
+    def test_junk_at_twice_the_speed_is_not_shipped(self, compared: Compared) -> None:
+        load = loads(replace(ON, speedup=2.0, is_junk=True))
+        outcome = compared(load)
+        assert decision(outcome) == "DON'T SHIP"
+        assert outcome.num_blocks == 5, "more blocks would not change it"
+        assert outcome.evidence is not None
+        assert outcome.evidence.e2e is not None
+        assert (outcome.evidence.e2e.low or 0) > 1.5
+        assert outcome.verdict is not None
+        assert "0 of 60 greedy texts" in outcome.verdict.reasons[0]
+        assert "its own, sent again, 16 of 16" in outcome.verdict.reasons[0]
+        again = [each for each in load.requests if each.arm == "baseline again"]
+        first = [each for each in load.requests if each.arm == "baseline" and each.block in (0, 1)]
+        assert [each.planned for each in again] == [each.planned for each in first[:16]]
+
+    def test_the_same_text_at_twice_the_speed_is(self, compared: Compared) -> None:
+        load = loads(replace(ON, speedup=2.0))
+        outcome = compared(load)
+        assert decision(outcome) == "SHIP"
+        assert len(load.requests) == 2 * 12 * 6, "where all agree, nothing is asked again"
+
+    def test_near_ties_of_both_are_not_blamed(self, compared: Compared) -> None:
+        often = {"near_ties": 0.1, "speedup": 2.0}
+        outcome = compared(loads(replace(ON, **often), replace(OFF, near_ties=0.1)))
+        assert decision(outcome) == "SHIP"
+        assert outcome.evidence is not None
+        texts, floor = outcome.evidence.texts, outcome.evidence.text_floor
+        assert texts is not None
+        assert floor is not None
+        assert 0.6 < texts.share < 1
+        assert floor.num_compared == 16
+
+    def test_a_load_of_one_is_repeated_in_a_batch(self, compared: Compared) -> None:
+        load = loads(replace(ON, speedup=2.0, is_junk=True))
+        seen: list[int | None] = []
+
+        def watched(*args: Any, concurrency: int | None = None, **rest: Any) -> Any:
+            seen.append(concurrency)
+            return load(*args, concurrency=concurrency, **rest)
+
+        for concurrency, other in ((4, 1), (1, 4)):
+            seen.clear()
+            compared(watched, concurrency=concurrency)  # type: ignore[arg-type]
+            assert set(seen[:-1]) == {concurrency}
+            assert seen[-1] == other
+
+    def test_hot_requests_are_not_asked_again(self, compared: Compared) -> None:
+        load = loads(replace(ON, speedup=2.0, is_junk=True))
+        outcome = compared(load, mix=((0.0, 0.5), (1.0, 0.5)))
+        assert decision(outcome) == "DON'T SHIP"
+        again = [each for each in load.requests if each.arm == "baseline again"]
+        assert [each.planned.temperature for each in again] == [0.0] * 16
+
+    def test_only_hot_requests_leave_texts_unknown(self, compared: Compared) -> None:
+        outcome = compared(loads(replace(ON, speedup=2.0, is_junk=True)), mix=((1.0, 1.0),))
+        assert decision(outcome) == "SHIP"
+        assert outcome.verdict is not None
+        assert any("texts were not compared" in each for each in outcome.verdict.reasons)
+
+    def test_texts_that_differ_by_design(self, compared: Compared) -> None:
+        load = loads(replace(ON, speedup=2.0, is_junk=True))
+        outcome = compared(load, lossy=True)
+        assert decision(outcome) == "SHIP"
+        assert outcome.verdict is not None
+        assert any("differ by design" in each for each in outcome.verdict.reasons)
+        assert not outcome.of("baseline again")
+
+    def test_a_baseline_that_does_not_answer_again(self, compared: Compared) -> None:
+        """No floor, so nothing is clear, and nothing ships either."""
+        fast = replace(ON, speedup=2.0, is_junk=True)
+        outcome = compared(loads(fast, failing=range(144, 160)), max_requests=60, num_looks=1)
+        assert decision(outcome) == "INCONCLUSIVE"
+        assert outcome.verdict is not None
+        assert "may write other texts: 0 of 60" in outcome.verdict.reasons[0]
+        assert outcome.evidence is not None
+        assert outcome.evidence.error_rate == 0, "what is asked again counts for nothing else"
+
+    def test_stopped_while_it_is_asked_again(self, compared: Compared) -> None:
+        fast = replace(ON, speedup=1.012, is_junk=True)
+        outcome = compared(loads(fast, stops_at=144 + 3))
+        assert outcome.num_blocks == 5
+        assert decision(outcome) == "DON'T SHIP", "three texts and none of sixty are clear enough"
+        assert any("stopped while the baseline" in each for each in outcome.problems)
 
 
 class TestFailures:
@@ -245,7 +333,7 @@ class TestFailures:
         outcome = compared(loads(replace(ON, speedup=1.5), pulse=stalled), max_requests=60)
         assert decision(outcome) == "INCONCLUSIVE"
         assert outcome.num_invalid == 5
-        assert any("did not listen for 50.0%" in each for each in outcome.problems)
+        assert any("was blocked for 50.0%" in each for each in outcome.problems)
 
     def test_a_clock_that_was_set_is_told_and_does_no_harm(self, compared: Compared) -> None:
         stepped = Pulse(10**9, 0, 0, 0, 3_600 * 10**9, 0, 10**8)
@@ -295,10 +383,9 @@ def test_what_rounds_cost_is_found_and_explains_the_verdict(compared: Compared) 
     costs = outcome.evidence.costs
     assert costs is not None
     assert costs.k == pytest.approx(4, rel=0.03)
-    assert costs.round == pytest.approx(2.4, rel=0.05)
-    (load,) = outcome.evidence.break_even
-    assert load == "concurrency 4"
-    assert outcome.evidence.break_even[load] == pytest.approx(1.4 / 4, rel=0.1)
+    assert costs.steps == pytest.approx(2.4, rel=0.05)
+    assert outcome.evidence.load == "concurrency 4"
+    assert costs.break_even_rate == pytest.approx(1.4 / 4, rel=0.1)
     assert outcome.verdict is not None
     states = {check.name: check.state for check in outcome.verdict.checks}
     assert states["break_even at concurrency 4"] == "fail"

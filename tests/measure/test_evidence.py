@@ -4,9 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from outdraft.decide.evidence import Evidence
-from outdraft.measure.evidence import compare_texts, make_evidence
+from outdraft.decide.texts import Difference
+from outdraft.measure.evidence import compare_texts, make_evidence, ratio_of, text_agreement
 from outdraft.records import Record
 
 from .made import accepted, done, failed
@@ -41,8 +44,9 @@ def test_each_ratio_by_hand() -> None:
     assert found.e2e.low == pytest.approx(2)
     assert found.ttft is not None
     assert found.ttft.estimate == pytest.approx(50 / 40)
-    assert found.tpot is not None  # the middle of 150/60, 170/70, 190/80, 210/90
-    assert found.tpot.estimate == pytest.approx((170 / 70 * 190 / 80) ** 0.5)
+    assert found.tpot is not None  # six times each, without one of the highest and the lowest
+    product = (150 / 60 * 210 / 90) ** 5 * (170 / 70 * 190 / 80) ** 6
+    assert found.tpot.estimate == pytest.approx(product ** (1 / 22))
     assert found.throughput is not None  # a block ends with its longest
     assert found.throughput.estimate == pytest.approx(2)
     assert found.p99 is None, "24 pairs know no P99"
@@ -82,8 +86,26 @@ def test_warm_up_is_left_out() -> None:
 
 def test_a_shorter_text_is_no_gain() -> None:
     """Half the text in half the time: the same speed."""
-    assert estimate(evidence(arm(200), arm(100, completion_tokens=5))) == pytest.approx(10 / 11)
-    assert estimate(evidence(arm(200), arm(100, completion_tokens=22))) == pytest.approx(4)
+    found = evidence(arm(210, ttft=10), arm(110, ttft=10, completion_tokens=6))
+    assert estimate(found) == pytest.approx(1, rel=0.1)
+    # One token has no pace of its own: its time for each.
+    assert estimate(evidence(arm(220), arm(100, completion_tokens=1))) == pytest.approx(0.2)
+
+
+@given(
+    wanted=st.integers(1, 300), written=st.integers(2, 300), ttft=st.integers(1, 500),
+    pace=st.integers(1, 100),
+)  # fmt: skip
+def test_nor_is_one_of_any_other_length(wanted: int, written: int, ttft: int, pace: int) -> None:
+    """A server of one speed, whatever the lengths of its texts: no gain, and no loss."""
+
+    def arm_of(tokens: int) -> list[Record]:
+        e2e = ttft + pace * (tokens - 1)
+        return [done(0, e2e=e2e, ttft=ttft, completion_tokens=tokens, block=b) for b in range(2)]
+
+    found = ratio_of("e2e", arm_of(wanted), arm_of(written), level=0.95)
+    assert found is not None
+    assert found.estimate == pytest.approx(1, rel=1e-6)
 
 
 def test_one_without_a_count_of_tokens_beside_one_with_tells_nothing() -> None:
@@ -106,7 +128,8 @@ def test_the_tail_has_one_unit_though_some_texts_differ_in_length() -> None:
     found = evidence(mixed(100, 1000, 20), mixed(50, 4000, 40))
     assert estimate(found) == pytest.approx(2)
     assert found.p99 is not None
-    assert found.p99.estimate == pytest.approx(0.5)
+    # 20 of the 40 tokens: the first after 400 ms, 3600 ms for the 39 others.
+    assert found.p99.estimate == pytest.approx(1000 / (400 + 3600 * 19 / 39))
 
 
 class TestParts:
@@ -129,7 +152,9 @@ class TestParts:
         assert found.by_temperature["0.7-1"].estimate == pytest.approx(0.5)
         assert found.by_temperature["0"].num_pairs == 40
         levels = [each.level for each in found.by_temperature.values()]
-        assert levels == pytest.approx([0.98, 0.98])  # two parts share an error of 0.04
+        # Two temperatures, two categories and the P99 share an error of 0.04.
+        assert levels == pytest.approx([0.992, 0.992])
+        assert found.part_level == pytest.approx(0.992)
         assert found.by_category.keys() == {"chat", "code"}
         assert found.temperatures == (0.0, 0.9)
 
@@ -154,8 +179,31 @@ class TestTexts:
         found = compare_texts(twins)
         assert found is not None
         assert (found.num_compared, found.num_identical) == (4, 1)
-        assert found.first_divergences == (2, 3, 0)
+        assert found.first_differences == (2, 3, 0)
         assert found.share == 0.25
+
+    def test_the_example_is_the_one_that_parts_first(self) -> None:
+        early, late = "x" * 50 + "y" * 200, "x" * 60 + "z" * 200
+        texts = [("x" * 250, late), ("x" * 250, early), ("same", "same")]
+        twins = [(done(n, text=a), done(n, text=b)) for n, (a, b) in enumerate(texts)]
+        found = compare_texts(twins)
+        assert found is not None
+        assert found.example == Difference(
+            "p1", "chat", 50, f"…{'x' * 120}…", f"…{'x' * 40}{'y' * 80}…"
+        )
+        ends = compare_texts([(done(text="abc"), done(text="ab"))])
+        assert ends is not None
+        assert ends.example == Difference("p0", "chat", 2, "abc", "ab")
+
+    def test_the_floor_is_of_the_baseline_and_itself(self) -> None:
+        one = arm(2)
+        again = [replace(each, text="near tie" if each.index else each.text) for each in one[:4]]
+        floor = text_agreement(one, again)
+        assert floor is not None
+        assert floor.num_compared == 4
+        assert floor.num_identical == sum(each.index == 0 for each in one[:4])
+        assert text_agreement(one, []) is None
+        assert evidence(one, arm(1), text_floor=floor).text_floor is floor
 
     def test_only_greedy_texts_that_were_kept(self) -> None:
         hot = done(temperature=0.8, text="a"), done(temperature=0.8, text="b")
@@ -164,8 +212,8 @@ class TestTexts:
         assert compare_texts([]) is None
 
     def test_arms_that_were_asked_differently_are_not_compared(self) -> None:
-        assert evidence(arm(2), arm(1)).equivalence is not None
-        assert evidence(arm(2), arm(1), same_texts=False).equivalence is None
+        assert evidence(arm(2), arm(1)).texts is not None
+        assert evidence(arm(2), arm(1), same_texts=False).texts is None
 
 
 def test_acceptance_is_the_candidates() -> None:
@@ -199,7 +247,9 @@ def test_acceptance_by_the_servers_counters_where_answers_do_not_tell() -> None:
     found = evidence(arm(200), arm(100), counted=counted, load="concurrency 2")
     assert found.acceptance is not None
     assert (found.acceptance.rate, found.acceptance.num_requests) == (0.2, 0)
-    # 24 texts of 11 tokens: 240 behind the first, of which 80 were accepted in 160 steps.
+    # 24 texts of 11 tokens: 240 after the first, of which 80 were accepted in 160 steps.
     assert found.costs is not None
-    assert found.costs.round == pytest.approx((240 / 2 - 60) / 100)
-    assert found.break_even == {"concurrency 2": 0.0}
+    assert found.costs.steps == pytest.approx((240 / 2 - 60) / 100)
+    assert found.load == "concurrency 2"
+    assert found.costs is not None
+    assert found.costs.break_even_rate == 0.0

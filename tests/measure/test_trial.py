@@ -13,12 +13,12 @@ from outdraft.records import Record, trial_from_json
 from outdraft.testing.fake_script import Script
 from outdraft.testing.fake_server import Failure, FakeServer
 from outdraft.workload.arrivals import constant
-from outdraft.workload.plan import make_plan
+from outdraft.workload.plan import plan_requests
 from outdraft.workload.sets import built_in
 
 PROMPTS = built_in()
-PLAN = make_plan(PROMPTS[:12], mix=((0.0, 1.0),), seed=0, max_tokens=9)
-WARM = make_plan(PROMPTS[12:15], mix=((0.0, 1.0),), seed=1, max_tokens=9)
+PLAN = plan_requests(PROMPTS[:12], mix=((0.0, 1.0),), seed=0, max_tokens=9)
+WARM = plan_requests(PROMPTS[12:15], mix=((0.0, 1.0),), seed=1, max_tokens=9)
 SPECULATING = Script(ttft_s=0.02, tpot_s=0.001, k=4, acceptance=0.7)
 
 
@@ -52,7 +52,7 @@ def test_warm_up_records_and_counters() -> None:
 
 
 def test_requests_at_their_times() -> None:
-    plan = make_plan(
+    plan = plan_requests(
         PROMPTS[:6], mix=((0.0, 1.0),), seed=0, max_tokens=2, offsets_ns=constant(50, 6)
     )
     with FakeServer(SPECULATING) as server:

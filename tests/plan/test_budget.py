@@ -10,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outdraft.errors import OptionError
-from outdraft.plan.budget import BLOCK_TOKENS, Settings, make_mix, make_room, shares_of
+from outdraft.plan.budget import BLOCK_TOKENS, Deployment, PlanSettings, shares_of
 from outdraft.plan.devices import Devices, parse_gpu, parse_memory
-from outdraft.plan.models import find_model, from_entry
-from outdraft.plan.table import TABLE
+from outdraft.plan.models import TABLE, find_model
 from outdraft.testing.tiny_models import tiny_model
 
-TARGET, DRAFT = from_entry(TABLE["llama-3.1-70b"]), from_entry(TABLE["llama-3.1-8b"])
-SMOLLM2 = from_entry(TABLE["smollm2-135m"])
-SHORT = Settings(max_model_len=8192)
+TARGET, DRAFT = TABLE["llama-3.1-70b"], TABLE["llama-3.1-8b"]
+SMOLLM2 = TABLE["smollm2-135m"]
+SHORT = PlanSettings(max_model_len=8192)
 GB = 10**9
 
 
@@ -32,7 +31,7 @@ GB = 10**9
 )
 def test_the_known_arithmetic(gpu: str, target: str, weights: int, left: int, serves: bool) -> None:
     """Rounded billions times bytes. Ours also counts embedding and head in 16 bits."""
-    mix = make_mix(TARGET, DRAFT, parse_gpu(gpu), SHORT, target, "bf16")
+    mix = Deployment(TARGET, DRAFT, parse_gpu(gpu), SHORT).mix(target, "bf16")
     assert (mix.target_bytes + mix.draft_bytes) / GB == pytest.approx(weights, rel=0.035)
     assert mix.left_bytes is not None
     assert mix.left_bytes / GB == pytest.approx(left, abs=3)
@@ -42,7 +41,7 @@ def test_the_known_arithmetic(gpu: str, target: str, weights: int, left: int, se
 def test_as_many_tokens_as_vllm_reports() -> None:
     """vLLM 0.32 on a CPU with 1 GiB for the cache, float32: 23,296 tokens."""
     settings = replace(SHORT, kv_dtype="float32", kv_cache_bytes=2**30)
-    room = make_room(SMOLLM2, None, None, settings, "bf16", None)
+    room = Deployment(SMOLLM2, None, None, settings).room("bf16", None)
     assert room.kv_tokens == 23_296
     assert room.full_sequences == pytest.approx(23_301 / 8192, rel=1e-3)
 
@@ -54,14 +53,14 @@ def test_as_many_tokens_as_vllm_reports_with_a_draft(tmp_path: Path) -> None:
         find_model(str(tiny_model(tmp_path / str(layers), "llama", layers=layers, **sizes)))
         for layers in (8, 2)
     )
-    settings = Settings(512, kv_dtype="float32", kv_cache_bytes=2**30)
-    room = make_room(target, draft, None, settings, "files", "files")
+    settings = PlanSettings(512, kv_dtype="float32", kv_cache_bytes=2**30)
+    room = Deployment(target, draft, None, settings).room("files", "files")
     assert room.kv_tokens == pytest.approx(104_832, rel=0.001)
 
 
 def test_parts_of_a_device_add_up() -> None:
     devices = parse_gpu("h100:2")
-    room = make_room(TARGET, DRAFT, devices, SHORT, "int8", "bf16")
+    room = Deployment(TARGET, DRAFT, devices, SHORT).room("int8", "bf16")
     assert sum(room.parts.values()) + room.kv_cache_bytes + room.unused_bytes == 80 * GB
     assert room.parts["draft_logits"] == 256 * 5 * 128_256 * 4
     assert room.kv_bytes_per_token == (2 * 80 * 4 * 128 + 2 * 32 * 4 * 128) * 2
@@ -75,34 +74,35 @@ def test_parts_of_a_device_add_up() -> None:
 
 def test_what_is_not_used_is_not_counted() -> None:
     settings = replace(SHORT, is_probabilistic=False, enforce_eager=True)
-    room = make_room(TARGET, DRAFT, parse_gpu("h100:2"), settings, "int8", "bf16")
+    room = Deployment(TARGET, DRAFT, parse_gpu("h100:2"), settings).room("int8", "bf16")
     assert set(room.parts) == {"target_weights", "draft_weights", "activations", "runtime"}
 
 
 def test_a_draft_on_one_device_fills_that_one() -> None:
     devices = parse_gpu("h100:2")
-    spread = make_room(TARGET, DRAFT, devices, SHORT, "int8", "bf16")
-    alone = make_room(TARGET, DRAFT, devices, replace(SHORT, draft_ranks=1), "int8", "bf16")
+    spread = Deployment(TARGET, DRAFT, devices, SHORT).room("int8", "bf16")
+    alone = Deployment(TARGET, DRAFT, devices, replace(SHORT, draft_ranks=1)).room("int8", "bf16")
     assert alone.parts["draft_weights"] == pytest.approx(
         2 * spread.parts["draft_weights"], rel=0.01
     )
     assert alone.kv_tokens < spread.kv_tokens
-    mix = make_mix(TARGET, DRAFT, devices, replace(SHORT, draft_ranks=1), "int8", "bf16")
+    mix = Deployment(TARGET, DRAFT, devices, replace(SHORT, draft_ranks=1)).mix("int8", "bf16")
     assert mix.draft_bytes == alone.parts["draft_weights"], "once, not on both"
 
 
 def test_without_memory_there_are_sizes_alone() -> None:
-    mix = make_mix(TARGET, DRAFT, None, SHORT, "bf16", "int4")
+    mix = Deployment(TARGET, DRAFT, None, SHORT).mix("bf16", "int4")
     assert (mix.left_bytes, mix.without, mix.with_draft, mix.serves) == (None,) * 4
     assert mix.lost_share() is None
 
 
 def test_a_window_makes_room() -> None:
-    oss = from_entry(TABLE["gpt-oss-20b"])
-    whole = replace(oss, architecture=replace(oss.architecture, windows=()))
-    settings = Settings(max_model_len=131_072)
+    oss = TABLE["gpt-oss-20b"]
+    whole = replace(oss, spec=replace(oss.spec, windows=()))
+    settings = PlanSettings(max_model_len=131_072)
     ours, theirs = (
-        make_room(each, None, parse_gpu("h100"), settings, "mxfp4", None) for each in (oss, whole)
+        Deployment(each, None, parse_gpu("h100"), settings).room("mxfp4", None)
+        for each in (oss, whole)
     )
     assert ours.kv_tokens == pytest.approx(2 * theirs.kv_tokens / (1 + 8319 / 131_072), rel=1e-3)
     assert ours.kv_bytes_per_token == theirs.kv_bytes_per_token
@@ -129,7 +129,7 @@ def test_settings_that_cannot_be(changes: dict[str, float], named: str) -> None:
 def test_a_draft_is_on_one_device_or_on_all(ranks: int) -> None:
     settings = replace(SHORT, draft_ranks=ranks)
     with pytest.raises(OptionError, match=r"must be 1 or the number of devices \(2\)"):
-        make_mix(TARGET, DRAFT, parse_gpu("h100:2"), settings, "bf16", "bf16")
+        Deployment(TARGET, DRAFT, parse_gpu("h100:2"), settings).mix("bf16", "bf16")
 
 
 @given(
@@ -145,8 +145,8 @@ def test_a_draft_never_makes_room(
     gib: int, count: int, target: str, draft: str, k: int, max_model_len: int, is_alone: bool
 ) -> None:
     devices: Devices = parse_memory(f"{gib}GiB:{count}")
-    settings = Settings(max_model_len, k=k, draft_ranks=1 if is_alone else None)
-    mix = make_mix(TARGET, DRAFT, devices, settings, target, draft)
+    settings = PlanSettings(max_model_len, k=k, draft_ranks=1 if is_alone else None)
+    mix = Deployment(TARGET, DRAFT, devices, settings).mix(target, draft)
     assert mix.without is not None
     assert mix.with_draft is not None
     assert mix.with_draft.kv_cache_bytes < mix.without.kv_cache_bytes

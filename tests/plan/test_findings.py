@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from outdraft.decide.checks import Thresholds
-from outdraft.decide.evidence import Memory
-from outdraft.decide.evidence import Pairing as PairingEvidence
-from outdraft.plan import findings
-from outdraft.plan.findings import Shares, rules, size_ratio_finding
-from outdraft.plan.pairing import Pairing
+from outdraft.decide.checks import Thresholds, run_checks
+from outdraft.decide.evidence import Evidence
+from outdraft.plan.findings import Pairing, Shares, rules, size_ratio_check
 
 
 @pytest.mark.parametrize(
@@ -37,21 +34,15 @@ def test_without_a_draft_its_rule_is_silent() -> None:
 
 @pytest.mark.parametrize(("ratio", "state"), [(7.9, "warn"), (8, "ok"), (12, "ok"), (13, "warn")])
 def test_size_ratio(ratio: float, state: str) -> None:
-    assert size_ratio_finding(ratio).state == state
+    assert size_ratio_check(ratio).state == state
 
 
-def test_the_verdict_has_the_same_limits() -> None:
-    limits = Thresholds()
-    assert limits.draft_memory == findings.MAX_DRAFT_SHARE
-    assert limits.headroom == findings.MIN_HEADROOM
-    assert limits.target_memory == findings.MAX_TARGET_SHARE
-    assert limits.smallest_ratio == findings.SMALLEST_RATIO
-    assert limits.largest_ratio == findings.LARGEST_RATIO
-
-
-def test_the_verdicts_evidence_can_be_filled_from_a_plan() -> None:
-    shares, pairing = Shares(0.5, 0.1, 0.3), Pairing(9.0, True, True, ())
-    memory = Memory(shares.target, shares.draft, shares.headroom)
-    assert memory == Memory(0.5, 0.1, 0.3)
-    evidence = PairingEvidence(pairing.size_ratio, pairing.same_family, pairing.same_tokenizer)
-    assert evidence == PairingEvidence(9.0, True, True)
+@pytest.mark.parametrize("ratio", [7.9, 10.0, 12.1])
+def test_the_verdict_has_the_same_checks(ratio: float) -> None:
+    shares, pairing = Shares(0.71, 0.1, 0.19), Pairing(ratio, True, True)
+    evidence = Evidence(e2e=None, memory=shares, pairing=pairing)
+    checks = {check.name: check for check in run_checks(evidence, Thresholds())}
+    for finding in (*rules(shares, has_draft=True), size_ratio_check(ratio)):
+        check = checks[finding.name]
+        assert (check.value, check.threshold) == (finding.value, finding.threshold)
+        assert (check.state, check.advice) == (finding.state, finding.advice)

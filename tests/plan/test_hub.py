@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from outdraft.plan.hub import is_file_name
 from outdraft.testing.tiny_models import tiny_gguf, tiny_model
-from tests.plan.fake_hub import fake_hub
+from tests.catalog.fake_hub import fake_hub
 
 
 def plan(folder: Path, hub: str, *words: str) -> tuple[int, str, str]:
@@ -77,9 +76,3 @@ def test_a_known_id_is_answered_without_a_hub(tmp_path: Path) -> None:
     found = told(tmp_path, "http://127.0.0.1:9", "--target", name)
     assert found["target"]["parameters"] == 8_030_261_248
     assert "table's llama-3.1-8b" in found["notes"][0]
-
-
-def test_names_of_files() -> None:
-    assert is_file_name("org/name:model.Q4_1.gguf")
-    assert is_file_name("org/name/model.Q4_1.gguf")
-    assert not is_file_name("org/name")

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from outdraft.errors import CatalogError, CorruptFileError, OptionError
-from outdraft.modelspec import read_modelspec
+from outdraft.modelspec import HeadSpec, read_modelspec
 from outdraft.plan.models import find_model
 from outdraft.plan.sizes import num_parameters, total_bytes, weight_bytes
 from outdraft.testing.tiny_gguf import GGUF_FAMILIES
@@ -26,10 +26,10 @@ def no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_folder_is_counted_exactly(tmp_path: Path, family: str) -> None:
     model = find_model(str(tiny_model(tmp_path / "model", family, layers=3, shards=2)))
     spec = read_modelspec(tmp_path / "model")
-    assert num_parameters(model.architecture) == spec.num_parameters
-    assert model.file_bytes == spec.num_bytes == 2 * total_bytes(model.architecture, "bf16")
+    assert num_parameters(model.spec) == spec.num_parameters
+    assert model.file_bytes == spec.num_bytes == 2 * total_bytes(model.spec, "bf16")
     assert model.notes == ()
-    assert model.architecture.windows in ((), spec.windows)
+    assert model.spec == spec
     size = sum(each.stat().st_size for each in (tmp_path / "model").glob("*.safetensors"))
     assert model.weight_bytes("files") == pytest.approx(size, rel=0.03)
 
@@ -38,7 +38,7 @@ def test_a_folder_is_counted_exactly(tmp_path: Path, family: str) -> None:
 def test_a_gguf_file_is_counted_exactly(tmp_path: Path, family: str) -> None:
     path = tiny_gguf(tmp_path / "model.gguf", family=family, quant="Q8_0")
     model, spec = find_model(str(path)), read_modelspec(path)
-    assert num_parameters(model.architecture) == spec.num_parameters
+    assert num_parameters(model.spec) == spec.num_parameters
     assert model.file_bytes == spec.num_bytes
     assert (model.source, model.notes) == ("gguf", ())
 
@@ -47,12 +47,10 @@ def test_a_gguf_file_is_counted_exactly(tmp_path: Path, family: str) -> None:
 def test_the_real_model_within_three_percent_of_its_file(smollm2_path: Path) -> None:
     model = find_model("smollm2-135m")
     assert model.source == "catalog"
-    assert num_parameters(model.architecture) == 134_515_008
+    assert num_parameters(model.spec) == 134_515_008
     assert model.weight_bytes("files") == pytest.approx(smollm2_path.stat().st_size, rel=0.03)
     # By the formulas alone: Q4_1 takes 5 bits a value, norms stay in 32, this embedding in 8.5.
-    by_part = {
-        part: size * 8 // 16 for part, size in weight_bytes(model.architecture, "bf16").items()
-    }
+    by_part = {part: size * 8 // 16 for part, size in weight_bytes(model.spec, "bf16").items()}
     bits = {"embedding": 8.5, "norms": 32.0}
     formula = sum(count * bits.get(part, 5.0) / 8 for part, count in by_part.items())
     assert formula == pytest.approx(smollm2_path.stat().st_size, rel=0.03)
@@ -104,12 +102,14 @@ def test_an_eagle_head_with_an_embedding_of_its_own(tmp_path: Path) -> None:
     folder.mkdir()
     config |= {"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": 100}
     (folder / "config.json").write_text(json.dumps(config))
-    assert find_model(str(folder)).architecture.head.has_embedding is False  # type: ignore[union-attr]
+    spec = find_model(str(folder)).spec
+    assert isinstance(spec, HeadSpec)
+    assert not spec.has_embedding
     tensor = {"embed_tokens.weight": np.zeros((384, 64), np.float32)}
     save_file(tensor, folder / "model.safetensors")
     model = find_model(str(folder))
-    assert model.architecture.head is not None
-    assert model.architecture.head.has_embedding
+    assert isinstance(model.spec, HeadSpec)
+    assert model.spec.has_embedding
     assert model.file_bytes == 384 * 64 * 4
 
 

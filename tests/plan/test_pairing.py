@@ -9,23 +9,22 @@ from typing import Any
 import pytest
 
 from outdraft.errors import PairingError
-from outdraft.plan.findings import Finding
-from outdraft.plan.models import Model, find_model, from_entry
-from outdraft.plan.pairing import Pairing, pair
-from outdraft.plan.table import TABLE
+from outdraft.plan.findings import Check, Pairing
+from outdraft.plan.models import TABLE, Model, find_model
+from outdraft.plan.pairing import pair
 from outdraft.testing.tiny_models import tiny_gguf, tiny_model
-from tests.plan.test_vocabulary import edit
+from tests.modelspec.test_vocabulary import edit
 
 
 def listed(name: str) -> Model:
-    return from_entry(TABLE[name])
+    return TABLE[name]
 
 
 def tiny(path: Path, family: str = "llama", **sizes: Any) -> Model:
     return find_model(str(tiny_model(path, family, **sizes)))
 
 
-def finding(pairing: Pairing, name: str) -> Finding:
+def finding(pairing: Pairing, name: str) -> Check:
     return next(each for each in pairing.findings if each.name == name)
 
 
@@ -120,10 +119,10 @@ def test_an_eagle_head(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"hidden_size": 32}, "states of 32 values, the target's have 64"),
-        ({"target_hidden_size": 48}, "states of 48 values, the target's have 64"),
-        ({"eagle_aux_hidden_state_layer_ids": [1, 8]}, "taps layer 8, .*layers 0 to 7"),
-        ({"vocab_size": 999}, "knows 999 tokens, the target 384"),
+        ({"hidden_size": 32}, "states of 32 numbers, the target's have 64"),
+        ({"target_hidden_size": 48}, "states of 48 numbers, the target's have 64"),
+        ({"eagle_aux_hidden_state_layer_ids": [1, 9]}, "taps layers 1, 9, the target has 8"),
+        ({"vocab_size": 999}, "vocabulary has 999 tokens, the target's 384"),
     ],
 )
 def test_a_head_of_another_target(tmp_path: Path, changes: dict[str, Any], why: str) -> None:

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from outdraft.errors import OptionError, PairingError
-from outdraft.plan import Settings, find_model, make_plan, parse_gpu
+from outdraft.plan import PlanSettings, find_model, parse_gpu, plan_memory
 from outdraft.testing.tiny_models import tiny_model
 from tests.plan.test_pairing import head
 
-SHORT = Settings(max_model_len=8192)
+SHORT = PlanSettings(max_model_len=8192)
 
 
 def test_every_mix_and_the_chosen_one() -> None:
-    plan = make_plan(
+    plan = plan_memory(
         find_model("llama-3.1-70b"),
         find_model("llama-3.1-8b"),
         parse_gpu("h100:2"),
@@ -38,8 +38,11 @@ def test_every_mix_and_the_chosen_one() -> None:
     assert [rule.state for rule in plan.rules] == ["ok"] * 3
 
 
+RULE_KEYS = {"name", "state", "value", "limit", "advice"}
+
+
 def test_one_object_for_scripts() -> None:
-    plan = make_plan(find_model("gpt-oss-20b"), None, parse_gpu("h100"), SHORT, suggest=True)
+    plan = plan_memory(find_model("gpt-oss-20b"), None, parse_gpu("h100"), SHORT, suggest=True)
     told = json.loads(json.dumps(plan.to_json()))
     assert told["target"]["parameters"] == 20_914_757_184
     assert told["target"]["bytes"].keys() == {"bf16", "fp8", "int8", "int4", "mxfp4"}
@@ -52,11 +55,12 @@ def test_one_object_for_scripts() -> None:
     assert len(told["mixes"]) == 4
     assert "see 128 tokens back" in told["notes"][0]
     assert told["assumptions"]
+    assert all(each.keys() == RULE_KEYS for each in told["rules"])
 
 
 def test_an_eagle_head_costs_little(tmp_path: Path) -> None:
     target = find_model(str(tiny_model(tmp_path / "target", "llama", layers=8)))
-    plan = make_plan(target, head(tmp_path / "head"), parse_gpu("l4"), Settings(512))
+    plan = plan_memory(target, head(tmp_path / "head"), parse_gpu("l4"), PlanSettings(512))
     lost = plan.headline.lost_share()
     assert lost is not None
     assert 0 < lost < 0.2
@@ -66,15 +70,15 @@ def test_an_eagle_head_costs_little(tmp_path: Path) -> None:
 def test_what_cannot_be_planned(tmp_path: Path) -> None:
     llama = find_model("llama-3.1-8b")
     with pytest.raises(OptionError, match=r"--max-model-len 200000 is more than .* \(131072\)"):
-        make_plan(llama, None, None, Settings(200_000))
+        plan_memory(llama, None, None, PlanSettings(200_000))
     with pytest.raises(PairingError, match="cannot draft for"):
-        make_plan(llama, find_model("qwen3-0.6b"), None, SHORT)
+        plan_memory(llama, find_model("qwen3-0.6b"), None, SHORT)
     with pytest.raises(PairingError, match="is a draft head"):
-        make_plan(head(tmp_path / "head"), None, None, Settings(512))
+        plan_memory(head(tmp_path / "head"), None, None, PlanSettings(512))
     with pytest.raises(OptionError, match="unknown quantization 'int3'"):
-        make_plan(llama, None, None, SHORT, target_quantization="int3")
+        plan_memory(llama, None, None, SHORT, target_quantization="int3")
     with pytest.raises(OptionError, match="do not divide over 3 devices"):
-        make_plan(llama, None, parse_gpu("h100:3"), SHORT)
+        plan_memory(llama, None, parse_gpu("h100:3"), SHORT)
 
 
 def test_neither_torch_nor_a_tokenizer_library(tmp_path: Path) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from outdraft.plan.models import TABLE
 from outdraft.plan.reserve import activation_bytes, graph_bytes, logit_bytes, num_captured_sizes
-from outdraft.plan.table import TABLE
 
-LLAMA_8B = TABLE["llama-3.1-8b"].architecture
+LLAMA_8B = TABLE["llama-3.1-8b"].spec
 
 
 def test_activations_of_eight_billion() -> None:
@@ -24,7 +24,7 @@ def test_rows_cannot_outnumber_tokens() -> None:
 
 
 def test_a_mixture_is_as_wide_as_the_experts_a_token_is_sent_to() -> None:
-    mixture = TABLE["qwen3-30b-a3b"].architecture
+    mixture = TABLE["qwen3-30b-a3b"].spec
     tokens = 1000 * 2
     width = 8 * (3 * 768 + 2048) + 4 * 2048
     assert activation_bytes(mixture, num_tokens=1000, num_rows=0) == tokens * width

@@ -12,19 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outdraft.errors import OptionError
-from outdraft.plan.architecture import Architecture, Experts, Head
-from outdraft.plan.config_reader import read_config
+from outdraft.modelspec import HeadSpec, ModelSpec, read_spec
+from outdraft.modelspec.spec import Experts
+from outdraft.plan.models import TABLE
 from outdraft.plan.sizes import (
+    KV_DTYPES,
     active_parameters,
     check_ranks,
     kv_bytes_of_sequence,
-    kv_bytes_per_token,
     num_parameters,
     parameters_by_part,
     total_bytes,
     weight_bytes,
 )
-from outdraft.plan.table import TABLE
 
 SMALL = {
     "num_hidden_layers": 4,
@@ -55,7 +55,7 @@ DEEPSEEK = {
 }
 MOE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 LOCAL = {"num_local_experts": 4, "num_experts_per_tok": 2}
-LLAMA_70B = TABLE["llama-3.1-70b"].architecture
+LLAMA_70B = TABLE["llama-3.1-70b"].spec
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_parameters_equal_those_of_transformers(
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(config)
     config.save_pretrained(tmp_path)
-    read = read_config(tmp_path / "config.json")
+    read = read_spec(tmp_path)
     assert num_parameters(read) == sum(each.numel() for each in model.parameters()) + extra
     assert sum(parameters_by_part(read).values()) == num_parameters(read)
 
@@ -105,7 +105,7 @@ def test_a_tied_embedding_is_counted_once() -> None:
 def test_bits_of_the_schemes() -> None:
     layer = weight_bytes(LLAMA_70B, "int4")["mlp"] * 8 / parameters_by_part(LLAMA_70B)["mlp"]
     assert layer == pytest.approx(4 + 20 / 128)
-    oss = TABLE["gpt-oss-20b"].architecture
+    oss = TABLE["gpt-oss-20b"].spec
     assert total_bytes(oss, "mxfp4") == pytest.approx(13.76e9, rel=0.003), "its published files"
 
 
@@ -121,11 +121,11 @@ def test_bits_of_the_schemes() -> None:
     ],
 )
 def test_kv_bytes_per_token(name: str, kv_dtype: str, ranks: int, expected: int) -> None:
-    assert kv_bytes_per_token(TABLE[name].architecture, kv_dtype, ranks) == expected
+    assert TABLE[name].spec.kv_bytes_per_token(KV_DTYPES[kv_dtype], ranks) == expected
 
 
 def test_windows_bound_what_a_layer_keeps() -> None:
-    oss = TABLE["gpt-oss-20b"].architecture
+    oss = TABLE["gpt-oss-20b"].spec
     layer = 2 * 8 * 64 * 2
     assert kv_bytes_of_sequence(oss, 100, "bfloat16") == 24 * layer * 100
     assert kv_bytes_of_sequence(oss, 10_000, "bfloat16") == 12 * layer * (10_000 + 127)
@@ -134,38 +134,39 @@ def test_windows_bound_what_a_layer_keeps() -> None:
 
 
 def test_active_parameters_of_a_mixture() -> None:
-    mixtral = TABLE["mixtral-8x7b"].architecture
+    mixtral = TABLE["mixtral-8x7b"].spec
     experts = parameters_by_part(mixtral)["experts"]
     assert active_parameters(mixtral) == num_parameters(mixtral) - experts * 6 // 8
     assert active_parameters(LLAMA_70B) == num_parameters(LLAMA_70B)
 
 
 def test_an_eagle3_head_is_one_layer_with_a_small_vocabulary() -> None:
-    head = Architecture(
-        "llama", 1, 4096, 14_336, 32, 8, 128, 128_256, 2048, head=Head("eagle3", 4096, None, 32_000)
-    )
+    head = HeadSpec(
+        "llama", 1, 4096, 14_336, 32, 8, 128, 128_256, 2048,
+        target_hidden_size=4096, draft_vocab_size=32_000,
+    )  # fmt: skip
     by_part = parameters_by_part(head)
     assert by_part["head"] == 32_000 * 4096
     assert "embedding" not in by_part
     assert by_part["attention"] == 3 * 4096 * 4096 + 4096 * (2 * (4096 + 2 * 1024)) + 4096 * 4096
-    owning = replace(head, head=Head("eagle3", 4096, None, 32_000, has_embedding=True))
+    owning = replace(head, has_embedding=True)
     assert parameters_by_part(owning)["embedding"] == 128_256 * 4096
 
 
 def test_heads_that_do_not_divide_are_refused() -> None:
-    smollm2 = TABLE["smollm2-135m"].architecture
+    smollm2 = TABLE["smollm2-135m"].spec
     check_ranks(smollm2, 3, "smollm2")
     with pytest.raises(OptionError, match=r"9 attention heads and 3 KV heads.*2 devices.*1, 3, 9"):
         check_ranks(smollm2, 2, "smollm2")
 
 
 @st.composite
-def architectures(draw: st.DrawFn) -> Architecture:
+def architectures(draw: st.DrawFn) -> ModelSpec:
     kv_heads = draw(st.sampled_from([1, 2, 4, 8]))
     groups = draw(st.sampled_from([1, 2, 4]))
     head_dim = 8 * draw(st.integers(1, 16))
     is_mixture = draw(st.booleans())
-    return Architecture(
+    return ModelSpec(
         "llama",
         num_layers=draw(st.integers(1, 6)),
         hidden_size=64 * draw(st.integers(1, 16)),
@@ -183,7 +184,7 @@ def architectures(draw: st.DrawFn) -> Architecture:
 
 
 @given(architectures(), st.sampled_from([1, 2, 4, 8]))
-def test_what_holds_for_any_model(model: Architecture, ranks: int) -> None:
+def test_what_holds_for_any_model(model: ModelSpec, ranks: int) -> None:
     whole = total_bytes(model, "bf16")
     assert whole == 2 * num_parameters(model)
     assert total_bytes(model, "int4") < total_bytes(model, "int8") <= total_bytes(model, "fp8")
@@ -191,6 +192,6 @@ def test_what_holds_for_any_model(model: Architecture, ranks: int) -> None:
     assert whole <= ranks * total_bytes(model, "bf16", ranks)
     assert total_bytes(model, "bf16", ranks) <= whole
     repeated = max(1, ranks // model.num_kv_heads)
-    per_token = kv_bytes_per_token(model, "bfloat16")
-    assert ranks * kv_bytes_per_token(model, "bfloat16", ranks) == repeated * per_token
+    per_token = model.kv_bytes_per_token(2)
+    assert ranks * model.kv_bytes_per_token(2, ranks) == repeated * per_token
     assert active_parameters(model) <= num_parameters(model)

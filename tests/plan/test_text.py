@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from outdraft.plan import Plan, Settings, find_model, make_plan, parse_gpu, text
-from outdraft.plan.findings import Finding
+from outdraft.plan import Plan, PlanSettings, find_model, parse_gpu, plan_memory, text
+from outdraft.plan.findings import Check
 
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return make_plan(
+    return plan_memory(
         find_model("llama-3.1-70b"),
         find_model("llama-3.1-8b"),
         parse_gpu("h100:2"),
-        Settings(max_model_len=8192),
+        PlanSettings(max_model_len=8192),
         target_quantization="int8",
         suggest=True,
     )
@@ -29,8 +29,8 @@ def test_sizes(num_bytes: int, shown: str) -> None:
     assert text.size_text(num_bytes) == shown
 
 
-def test_head_lines(plan: Plan) -> None:
-    target, draft, memory, serving = text.head_lines(plan)
+def test_summary_lines(plan: Plan) -> None:
+    target, draft, memory, serving = text.summary_lines(plan)
     assert target == "target   llama-3.1-70b (table): 70.6B parameters, int8, 72.7 GB"
     assert draft.endswith("8.03B parameters, bf16, 16.1 GB, k = 5")
     assert memory == "memory   2 × h100 of 80.0 GB, 160.0 GB in all, 92% of it used"
@@ -50,30 +50,32 @@ def test_the_table_shows_the_cost(plan: Plan) -> None:
 def test_bars_are_as_long_as_the_memory(plan: Plan) -> None:
     without, with_draft = text.bars(plan, 50)
     for bar in (without, with_draft):
-        assert sum(piece.width for piece in bar.pieces) == 50
-        assert all(piece.width >= 0 for piece in bar.pieces)
-    widths = {piece.kind: piece.width for piece in with_draft.pieces}
+        assert sum(bar.widths.values()) == 50
+        assert all(width >= 0 for width in bar.widths.values())
+    widths = with_draft.widths
     assert widths["target"] == round(50 * 36.3 / 80)
     assert widths["draft"] == 5
-    assert without.told == "202,528 KV tokens"
+    assert without.label == "202,528 KV tokens"
 
 
 def test_what_does_not_fit_says_so() -> None:
     big = find_model("llama-3.1-70b")
-    full = make_plan(big, None, parse_gpu("h100"), Settings(8192))
+    full = plan_memory(big, None, parse_gpu("h100"), PlanSettings(8192))
     assert text.serving_line(full) == "does not serve: 71.3 GB too little"
     [bar] = text.bars(full, 50)
-    assert (bar.told, sum(piece.width for piece in bar.pieces)) == ("does not fit", 50)
-    tight = make_plan(big, None, parse_gpu("h100:2"), Settings(131_072), target_quantization="fp8")
+    assert (bar.label, sum(bar.widths.values())) == ("does not fit", 50)
+    tight = plan_memory(
+        big, None, parse_gpu("h100:2"), PlanSettings(131_072), target_quantization="fp8"
+    )
     assert text.serving_line(tight) == "serves: 1.5 texts of full length at once"
-    tighter = make_plan(
-        big, None, parse_gpu("a100-40:2"), Settings(131_072), target_quantization="int4"
+    tighter = plan_memory(
+        big, None, parse_gpu("a100-40:2"), PlanSettings(131_072), target_quantization="int4"
     )
     said = str(text.serving_line(tighter))
     assert "not one text of 131,072 tokens fits; --max-model-len " in said
     shorter = int(said.split("--max-model-len ")[1].split()[0])
-    again = make_plan(
-        big, None, parse_gpu("a100-40:2"), Settings(shorter), target_quantization="int4"
+    again = plan_memory(
+        big, None, parse_gpu("a100-40:2"), PlanSettings(shorter), target_quantization="int4"
     )
     assert again.headline.serves, "what is advised works"
 
@@ -82,9 +84,9 @@ def test_findings_show_the_limit_where_it_matters() -> None:
     lines = list(
         text.finding_lines(
             [
-                Finding("family", "ok", "llama", "same"),
-                Finding("size_ratio", "warn", 2.0, "1:8 to 1:12", "too large"),
-                Finding("headroom", "ok", 0.25, "at least 20%"),
+                Check("family", "llama", "same", "ok"),
+                Check("size_ratio", 2.0, "1:8 to 1:12", "warn", "too large"),
+                Check("headroom", 0.25, "at least 20%", "ok"),
             ]
         )
     )
@@ -103,7 +105,7 @@ def test_mixes(plan: Plan) -> None:
     ]  # fmt: skip
     assert len(lines) == 17
     assert lines[1].endswith("no")
-    bare = make_plan(plan.target, None, None, Settings(8192))
+    bare = plan_memory(plan.target, None, None, PlanSettings(8192))
     assert text.mix_table(bare.mixes, has_draft=False).splitlines()[1].split() == [
         "bf16", "141.1", "GB"
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""A real browser without a window, told what to do over its DevTools socket."""
+"""A headless Chromium, driven over its DevTools socket."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _ANSWERS_WITHIN_S = 20.0
 
 
 def find_chromium() -> str | None:
-    """$OUTDRAFT_CHROMIUM, or one that is on the path."""
+    """The path in $OUTDRAFT_CHROMIUM, or a browser on the path."""
     named = os.environ.get("OUTDRAFT_CHROMIUM")
     return named or next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class Tab:
-    """One page: what it asks for, says and throws is kept."""
+    """One page. Its requests, and its errors and console messages, are kept."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self.requests: list[str] = []
@@ -121,9 +121,9 @@ async def tab_of(binary: str) -> AsyncIterator[Tab]:
 
 
 async def _address(profile: Path, process: asyncio.subprocess.Process) -> str:
-    told = profile / "DevToolsActivePort"
-    while not told.exists() or len(told.read_text().split()) < 2:
+    file = profile / "DevToolsActivePort"
+    while not file.exists() or len(file.read_text().split()) < 2:
         assert process.returncode is None, f"the browser ended with code {process.returncode}"
         await asyncio.sleep(0.05)
-    port, path = told.read_text().split()
+    port, path = file.read_text().split()
     return f"ws://127.0.0.1:{port}{path}"

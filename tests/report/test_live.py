@@ -4,7 +4,8 @@ import io
 
 from rich.console import Console
 
-from outdraft.records import AcceptanceCounts, Record
+from outdraft.acceptance import Acceptance
+from outdraft.records import Record
 from outdraft.report.live import live
 
 
@@ -20,14 +21,14 @@ def record(arm: str, tpot_ms: float, **fields: object) -> Record:
 def shown(records: list[Record], *, terminal: bool) -> str:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=terminal, width=100, _environ={"TERM": "xterm"})
-    with live(len(records), "compare", console) as tell:
+    with live(len(records), "compare", console) as show:
         for each in records:
-            tell(each)
+            show(each)
     return screen.getvalue()
 
 
-def test_a_row_for_each_arm_with_its_middle() -> None:
-    counts = AcceptanceCounts(num_drafts=5, num_draft_tokens=20, num_accepted_tokens=15)
+def test_a_row_for_each_arm_with_its_median() -> None:
+    counts = Acceptance(num_drafts=5, num_draft_tokens=20, num_accepted_tokens=15)
     records = [
         record("off", 20), record("off", 22), record("off", 24),
         record("on", 11, acceptance=counts),

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from outdraft.report import numbers
-from outdraft.stats import Ratio
+from outdraft.stats.ratios import Ratio
 
 KNOWN = Ratio(1.84, 1.79, 1.9, 0.95, 240, 20)
 FEW = Ratio(1.84, None, None, 0.95, 36, 3)
@@ -17,12 +17,14 @@ def test_ratios() -> None:
     assert numbers.interval(FEW) == "no interval"
     assert numbers.pairs(KNOWN) == "n=240 in 20 blocks"
     assert numbers.count_of(12345) == "n=12,345"
+    assert numbers.ratio_cells(KNOWN) == ("1.84×", "[1.79, 1.90]", "n=240")
+    assert numbers.ratio_cells(None) == ("–", "–", "–")
 
 
 @pytest.mark.parametrize("value", [None, math.nan, math.inf])
 def test_what_is_not_known(value: float | None) -> None:
     for shown in (numbers.times, numbers.share, numbers.percent, numbers.rate):
-        assert shown(value) == "unknown"
+        assert shown(value) == "–"
 
 
 def test_units() -> None:
@@ -44,8 +46,8 @@ def test_units() -> None:
 
 
 def test_plain_values() -> None:
-    told = [numbers.plain(each) for each in (None, True, 0.12345, 49152.0, [1, "a"], (), "x", 7)]
-    assert told == ["none", "yes", "0.123", "49,152", "1, a", "none", "x", "7"]
+    texts = [numbers.plain(each) for each in (None, True, 0.12345, 49152.0, [1, "a"], (), "x", 7)]
+    assert texts == ["none", "yes", "0.123", "49,152", "1, a", "none", "x", "7"]
 
 
 def test_objectives() -> None:

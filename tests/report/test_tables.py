@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from outdraft.decide.evidence import Acceptance, Equivalence, Evidence
+from outdraft.decide.evidence import AcceptanceSummary, Evidence
+from outdraft.decide.texts import Agreement
 from outdraft.decide.verdict import decide
-from outdraft.measure.summary import Quantile, Summary
-from outdraft.report.tables import aligned, bench_table, compare_table, verdict_line
-from outdraft.stats import Ratio
+from outdraft.measure.summary import QuantileEstimate, Summary
+from outdraft.report.tables import bench_table, best_line, compare_table, decision_text, tune_table
+from outdraft.stats.ratios import Ratio
+from outdraft.tune.results import BEST, DROPPED, PREDICTED, RACED, Results
+from tests.report.sample_results import sample_results
 
 
-def quantiles(*values: float) -> tuple[Quantile, ...]:
+def quantiles(*values: float) -> tuple[QuantileEstimate, ...]:
     p50, p95, p99 = values
     return (
-        Quantile(0.5, p50, p50 * 0.9, p50 * 1.1),
-        Quantile(0.95, p95, p95 * 0.9, p95 * 1.1),
-        Quantile(0.99, p99),
+        QuantileEstimate(0.5, p50, p50 * 0.9, p50 * 1.1),
+        QuantileEstimate(0.95, p95, p95 * 0.9, p95 * 1.1),
+        QuantileEstimate(0.99, p99),
     )
 
 
@@ -32,7 +35,7 @@ SUMMARY = Summary(
     tokens_per_s=250.0,
     goodput_per_s=4.5,
     mean_output_tokens=48.0,
-    acceptance=Acceptance(
+    acceptance=AcceptanceSummary(
         rate=0.71,
         length=2.9,
         p10=0.4,
@@ -48,7 +51,7 @@ BENCH = """\
                          P50             P95   P99
 TTFT ms    20.0 [18.0, 22.0]  50.0 [45.0, 55.0]  60.0
 TPOT ms       5.0 [4.5, 5.5]     8.0 [7.2, 8.8]   9.5
-e2e ms        300 [270, 330]     400 [360, 440]  1234
+e2e ms        300 [270, 330]     400 [360, 440]  1,234
 
 64 requests in 12.3 s, 2 failed · 5.02 requests/s · 250.0 tokens/s
 goodput 4.50 requests/s within the SLO
@@ -82,10 +85,10 @@ def test_bench_in_full() -> None:
 
 
 def test_acceptance_that_only_the_server_counted() -> None:
-    counted = Acceptance(rate=0.5, length=2.0, per_position=(0.6, 0.4))
+    counted = AcceptanceSummary(rate=0.5, length=2.0, per_position=(0.6, 0.4))
     lines = bench_table(replace(SUMMARY, acceptance=counted), {}).splitlines()
-    (told,) = [line for line in lines if line.startswith("acceptance")]
-    assert told.startswith("acceptance rate 0.50, length 2.00, by the server's counters")
+    (line,) = [each for each in lines if each.startswith("acceptance")]
+    assert line.startswith("acceptance rate 0.50, length 2.00, by the server's counters")
     assert not any("by category" in line for line in lines)
 
 
@@ -104,18 +107,18 @@ def test_compare_has_ratios_verdict_reasons_and_checks() -> None:
         ttft=between(0.95, 1.05),
         by_category={"code": between(1.4, 1.6), "qa": few},
         by_temperature={"0": between(1.2, 1.4), "0.7-1": between(0.7, 0.8)},
-        acceptance=Acceptance(0.4),
-        equivalence=Equivalence(50, 49, (12,)),
+        acceptance=AcceptanceSummary(0.4),
+        texts=Agreement(50, 49, (12,)),
     )
     verdict = decide(evidence)
     lines = compare_table(evidence, verdict).splitlines()
-    assert lines[1].split() == ["e2e", "median", "1.196", "[1.100,", "1.300]", "240"]
+    assert lines[1].split() == ["e2e", "mean", "1.196", "[1.100,", "1.300]", "240"]
     hot = ["temperature", "0.7-1", "0.748", "[0.700,", "0.800]", "240"]
     assert hot in [line.split() for line in lines]
     assert not any("qa" in line for line in lines), "a part that cannot be judged is left out"
     assert "SHIP FOR temperature 0" in lines
     assert all(f"  - {reason}" in lines for reason in verdict.reasons)
-    assert "same greedy text: 49 of 50" in lines
+    assert sum("49 of 50 greedy texts are the baseline's" in line for line in lines) == 1
     assert "acceptance rate: 0.40" in lines
     assert any(line.startswith("  fail acceptance 0.4 (") for line in lines)
     assert not any(" ok " in line for line in lines)
@@ -129,16 +132,11 @@ def test_the_whole_is_shown_though_it_has_no_interval() -> None:
 
 
 def test_nothing_measured() -> None:
-    evidence = Evidence(e2e=None, is_valid=False, problems=("nobody answered",))
+    evidence = Evidence(e2e=None, is_valid=False, problems=("no answer",))
     verdict = decide(evidence)
-    assert verdict_line(verdict) == "INCONCLUSIVE"
-    assert "  - nobody answered" in compare_table(evidence, verdict)
-
-
-def test_columns_are_as_wide_as_their_widest_cell() -> None:
-    assert aligned([("", "a"), ("long name", "12"), ("x", "3456")]) == (
-        "              a\nlong name    12\nx          3456"
-    )
+    assert decision_text(verdict) == "INCONCLUSIVE"
+    assert decision_text(None) == "INCONCLUSIVE"
+    assert "  - no answer" in compare_table(evidence, verdict)
 
 
 def test_a_server_that_counts_no_rounds_has_no_acceptance_length() -> None:
@@ -146,3 +144,45 @@ def test_a_server_that_counts_no_rounds_has_no_acceptance_length() -> None:
     assert SUMMARY.acceptance is not None
     unknown = replace(SUMMARY, acceptance=replace(SUMMARY.acceptance, length=None))
     assert "length unknown" in bench_table(unknown, {})
+
+
+def without_measurement(results: Results) -> Results:
+    """As when the budget ended before the arm that leads had run."""
+    loads = tuple(
+        replace(load, arms=tuple(replace(arm, measured=None) for arm in load.arms), verdict=None)
+        for load in results.loads
+    )
+    return replace(results, loads=loads)
+
+
+def test_the_last_line() -> None:
+    results = sample_results()
+    assert " over off · acceptance 0." in best_line(results)
+    line = best_line(without_measurement(results))
+    assert "x predicted only · " in line
+    assert "over off" not in line
+    assert line.endswith("INCONCLUSIVE")
+    kept = replace(results, settings={**results.settings, "keep_memory": True})
+    assert best_line(kept).endswith("· answers of earlier requests were remembered (--keep-memory)")
+
+
+def test_the_table_says_what_its_intervals_are_worth() -> None:
+    results = sample_results()
+    assert "SHIP · 95 % interval, measured anew after the choice" in tune_table(results)
+    assert "intervals of" not in tune_table(without_measurement(results))
+
+
+def test_what_was_raced_stands_above_mere_predictions() -> None:
+    results = sample_results()
+    load = results.loads[0]
+    hopes = tuple(
+        replace(arm, predicted=9.0) if arm.state == PREDICTED else arm for arm in load.arms
+    )
+    assert any(arm.predicted == 9.0 for arm in hopes)
+    table = tune_table(replace(results, loads=(replace(load, arms=hopes),)))
+    lines = table.splitlines()
+    raced = [arm.name for arm in hopes if arm.state in (BEST, RACED, DROPPED)]
+    places = [i for i, line in enumerate(lines) if any(line.startswith(f"{n} ") for n in raced)]
+    first_hope = next((i for i, line in enumerate(lines) if "9.00x" in line), len(lines))
+    assert places
+    assert max(places) < first_hope

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from outdraft.report.tune_live import rows_of, state_of
+from outdraft.report.tune_live import arms_shown, state_of
 from outdraft.speculation import OFF, Speculation
 from outdraft.tune.arm import Load
-from outdraft.tune.session import Told
-from outdraft.tune.standing import Standing
+from outdraft.tune.race import Standing
+from outdraft.tune.search import RACE, Progress
 
 TWO, THREE, FOUR = (Speculation("ngram", k=k) for k in (2, 3, 4))
 
@@ -20,8 +20,8 @@ def test_every_state_is_shown() -> None:
         next_arms=(OFF, THREE, FOUR),
         next_block=4,
     )
-    told = Told(Load(concurrency=1), standing, THREE, 10.0, 60.0)
-    assert {name: state_of(told, name) for name in rows_of(told)} == {
+    progress = Progress(RACE, Load(concurrency=1), standing, THREE, 10.0, 60.0)
+    assert {name: state_of(progress, name) for name in arms_shown(progress)} == {
         "off": "baseline",
         "ngram k=2": "dropped",
         "ngram k=3": "measuring block 5",

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from outdraft.errors import OptionError, OutdraftError
-from outdraft.report.html.page import page
+from outdraft.report.page import page
 from outdraft.report.write import read_results, rebuild_report, write_report
-from outdraft.testing.odd_results import ODD
-from outdraft.testing.sample_results import sample_results
 from outdraft.whole_file import write_json
+from tests.report.odd_results import ODD
+from tests.report.sample_results import sample_results
 
 
 def test_written_and_made_again(tmp_path: Path) -> None:
@@ -51,7 +51,9 @@ def test_what_is_no_result(tmp_path: Path) -> None:
         "[1]": "damaged (AttributeError",
         "{}": "no results of a tuning run: kind None",
         whole.replace('"schema": 1', '"schema": 2', 1): "schema 2; this version reads",
-        whole.replace('"loads"', '"lasts"', 1): "damaged (KeyError: 'loads')",
+        whole.replace(
+            '"loads"', '"lasts"', 1
+        ): "damaged (TypeError: Results.__init__() missing 1 required positional argument: 'loads'",
         whole.replace('"backend"', '"front"', 1): "damaged (TypeError",
         whole.replace('"estimate": ', '"estimate": "a", "x": '): "damaged (TypeError",
         whole.replace('"concurrency": 1,', '"concurrency": 1, "new": 0,', 1): "",

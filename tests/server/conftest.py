@@ -8,8 +8,8 @@ import pytest
 from outdraft import Speculation, load_engine
 from outdraft.engine.engine import Engine
 from outdraft.server.serve import Server
-from outdraft.testing.serving import serving
 from outdraft.testing.tiny_models import tiny_model
+from tests.server.serving import serving
 from tests.server.wire import Wire
 
 NGRAM = Speculation("ngram", k=4)

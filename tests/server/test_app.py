@@ -10,8 +10,8 @@ import pytest
 from starlette.requests import Request
 
 from outdraft import Engine, __version__
-from outdraft.server.app import aside
-from outdraft.testing.serving import serving
+from outdraft.server.app import offload
+from tests.server.serving import serving
 from tests.server.wire import COMPLETIONS, MESSAGES, PROMPT, Wire, error_of
 
 
@@ -100,7 +100,7 @@ def test_other_models_have_other_tokens(wire: Wire) -> None:
 def test_large_requests_are_read_aside(headers: Sequence[tuple[bytes, bytes]], apart: bool) -> None:
     """And those of unknown length: others would wait meanwhile."""
     request = Request({"type": "http", "headers": headers})
-    where = asyncio.run(aside(request, threading.current_thread))
+    where = asyncio.run(offload(request, threading.current_thread))
     assert (where is not threading.current_thread()) == apart
 
 

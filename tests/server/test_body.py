@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from outdraft.server.body import parse
+from outdraft.server.body import parse_body
 
 
 @pytest.mark.parametrize(
@@ -17,11 +17,11 @@ from outdraft.server.body import parse
 @pytest.mark.parametrize("escaped", [False, True])
 def test_json_comes_back(value: object, escaped: bool) -> None:
     """Pairs of surrogates in escapes are characters, and a backslash may stand before a u."""
-    assert parse(json.dumps(value, ensure_ascii=escaped).encode()) == value
+    assert parse_body(json.dumps(value, ensure_ascii=escaped).encode()) == value
 
 
 def test_a_byte_order_mark_is_overlooked() -> None:
-    assert parse(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
+    assert parse_body(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_a_byte_order_mark_is_overlooked() -> None:
 )
 def test_what_is_not_json(body: bytes) -> None:
     with pytest.raises(json.JSONDecodeError):
-        parse(body)
+        parse_body(body)

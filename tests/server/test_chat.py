@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from outdraft import Engine, SamplingParams, load_engine
-from outdraft.testing.serving import serving
+from tests.server.serving import serving
 from tests.server.wire import CHAT, FEW, MESSAGES, Wire, error_of, joined, summary, text_of
 
 SEEDED: dict[str, Any] = {"seed": 7, "max_tokens": 20, "ignore_eos": True}

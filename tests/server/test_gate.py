@@ -26,6 +26,7 @@ CLOSED = (
     ("POST", "/v1/chat/completions"),
     ("POST", "/tokenize"),
     ("POST", "/detokenize"),
+    ("POST", "/forget"),
     ("GET", "/not/there"),
     ("GET", "/health/"),
     ("GET", "//health"),

@@ -16,9 +16,9 @@ import pytest
 
 from outdraft import Engine, load_engine
 from outdraft.server.serve import Server
-from outdraft.testing.serving import serving
 from outdraft.testing.tiny_models import tiny_model
 from tests.server.conftest import NGRAM
+from tests.server.serving import serving
 from tests.server.valve import Valve
 from tests.server.wire import (
     CHAT,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from outdraft import Engine, load_engine
-from outdraft.testing.serving import serving
 from outdraft.workload.temperatures import temperature_band
 from tests.server.conftest import NGRAM
+from tests.server.serving import serving
 from tests.server.wire import FEW, PROMPT, Metrics, Wire
 
 HISTOGRAMS = (

@@ -12,8 +12,8 @@ from openai import AsyncOpenAI, OpenAI
 
 from outdraft import Engine
 from outdraft.server.serve import Server
-from outdraft.testing.serving import serving
 from tests.server.conftest import API_KEY
+from tests.server.serving import serving
 from tests.server.valve import Valve
 from tests.server.wire import FEW, MESSAGES, PROMPT
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from outdraft.engine.engine import Engine
-from outdraft.testing.serving import serving
+from tests.server.serving import serving
 from tests.server.wire import CHAT, COMPLETIONS, FEW, Wire
 
 ASKED: dict[str, Any] = {"temperature": 0, "max_tokens": 40, "logit_bias": FEW, "ignore_eos": True}

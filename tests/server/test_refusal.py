@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from outdraft.server.protocol import CompletionRequest
-from outdraft.server.refusal import Refusal, error_body, from_validation
+from outdraft.server.refusal import Refusal, from_validation, shutting_down
 
 
 def refusal_of(**body: Any) -> Refusal:
@@ -34,12 +34,14 @@ def refusal_of(**body: Any) -> Refusal:
 )
 def test_the_type_follows_the_status(status: int, kind: str) -> None:
     error = {"message": "no", "type": kind, "param": "n", "code": "c"}
-    assert error_body(status, "no", param="n", code="c") == {"error": error}
+    assert Refusal(status, "no", param="n", code="c").body == {"error": error}
 
 
 def test_a_refusal_has_headers_when_waiting_helps() -> None:
-    assert Refusal(429, "full", retry_after=3).headers == {"Retry-After": "3"}
-    assert Refusal(400, "wrong").headers == {}
+    full = Refusal(429, "full", headers={"Retry-After": "3"})
+    assert (str(full), full.response.headers["retry-after"]) == ("full", "3")
+    assert shutting_down().response.headers["retry-after"] == "5"
+    assert "retry-after" not in Refusal(400, "wrong").response.headers
 
 
 def test_a_field_is_named_with_the_value_seen() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from outdraft.acceptance import Acceptance
 from outdraft.engine.outputs import Generation
-from outdraft.engine.sequence import Acceptance
-from outdraft.server.request_metrics import request_metrics, speculative_decoding
+from outdraft.server.request_metrics import request_metrics, speculation_metrics
 
 MS = 1_000_000
 
@@ -73,7 +73,7 @@ def test_choices_are_added_up() -> None:
 
 
 def test_nothing_was_proposed() -> None:
-    found = speculative_decoding(acceptance((0, 0), (0, 0)), 0)
+    found = speculation_metrics(acceptance((0, 0), (0, 0)), 0)
     assert (found["mean_acceptance_length"], found["draft_acceptance_rate"]) == (None, None)
     assert sum(found["acceptance_histogram"]) == found["num_spec_steps"] == 0
     assert found["num_steps_without_draft"] == 2
@@ -83,7 +83,7 @@ def test_nothing_was_proposed() -> None:
     "rounds", [((3, 0),), ((3, 3), (3, 1)), ((1, 1), (5, 2), (0, 0), (5, 5), (2, 0))]
 )
 def test_the_histogram_is_of_accepted_tokens(rounds: tuple[tuple[int, int], ...]) -> None:
-    found = speculative_decoding(acceptance(*rounds), 5)
+    found = speculation_metrics(acceptance(*rounds), 5)
     accepted = [num_accepted for num_drafted, num_accepted in rounds if num_drafted]
     longest = max(num_drafted for num_drafted, _ in rounds)
     assert found["acceptance_histogram"] == [accepted.count(n) for n in range(longest + 1)]

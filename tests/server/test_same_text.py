@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from outdraft import Engine, SamplingParams, Speculation, load_engine
-from outdraft.testing.serving import serving
+from tests.server.serving import serving
 from tests.server.wire import FEW, Wire
 
 BIAS = {int(token): bias for token, bias in FEW.items()}
@@ -84,6 +84,7 @@ def test_without_speculation(plain_wire: Wire, tiny_texts: list[str], at_once: i
     assert served(plain_wire, asked, at_once, None) == tiny_texts
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_on_the_real_model(smollm2_path: Path) -> None:
     asked = requests(16, max_tokens=16)

@@ -23,7 +23,7 @@ PATIENCE_S = 60  # an answer that takes longer than this is a hang, on any machi
 VOCAB = 384  # of the tiny model
 WRITING = ("/v1/completions", "/v1/chat/completions")
 TAKING = (*WRITING, "/tokenize", "/detokenize")
-FAST, LONG = 80, 1500  # examples of each kind
+FAST, LONG = 50, 1500  # examples of each kind
 
 
 @pytest.fixture(scope="module")

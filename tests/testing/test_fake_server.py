@@ -16,22 +16,23 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from outdraft.errors import OptionError
 from outdraft.loadgen.client import Client
-from outdraft.loadgen.endpoint import Endpoint
-from outdraft.loadgen.load import drive
-from outdraft.loadgen.request import requests_of
+from outdraft.loadgen.endpoint import Endpoint, make_requests
+from outdraft.loadgen.load import ClientLoad, drive
 from outdraft.records import Record
 from outdraft.testing.fake_process import fake_server_process
-from outdraft.testing.fake_script import Asked, Played, Script, acceptance_at, words_of
+from outdraft.testing.fake_script import Script, ScriptedAnswer, ScriptedRequest, chance_at
 from outdraft.testing.fake_server import FakeServer, fake_server, refusing_url
 from outdraft.workload.prompt import Message, Planned, Prompt
 
 
-def asked(prompt: str = "hello", *, count: int = 0, temperature: float = 0.0, **more: int) -> Asked:
-    values = {"max_tokens": 50, "seed": 1, "ignore_eos": True, "running": 1, **more}
-    return Asked(prompt=prompt, temperature=temperature, count=count, **values)  # type: ignore[arg-type]
+def request(
+    prompt: str = "hello", *, number: int = 0, temperature: float = 0.0, **more: int
+) -> ScriptedRequest:
+    values = {"max_tokens": 50, "seed": 1, "ignore_eos": True, "num_running": 1, **more}
+    return ScriptedRequest(prompt, temperature, number=number, **values)  # type: ignore[arg-type]
 
 
-def tpot(played: Played) -> float:
+def tpot(played: ScriptedAnswer) -> float:
     return (played.at_s[-1] - played.at_s[0]) / (played.num_tokens - 1)
 
 
@@ -47,29 +48,29 @@ def test_a_planted_speedup_is_exact_whatever_is_accepted() -> None:
     off = Script(prompt_spread=0.5)
     on = Script(prompt_spread=0.5, k=4, speedup=1.3, seed=7)
     for prompt in ("a", "b", "c"):
-        plain, fast = off.play(asked(prompt)), on.play(asked(prompt))
+        plain, fast = off.play(request(prompt)), on.play(request(prompt))
         assert math.isclose(tpot(plain) / tpot(fast), 1.3)
         assert math.isclose(plain.at_s[0], fast.at_s[0])  # the first token costs what it did
         assert len(fast.tokens) < len(plain.tokens)
-    assert tpot(off.play(asked("a"))) != tpot(off.play(asked("b")))
+    assert tpot(off.play(request("a"))) != tpot(off.play(request("b")))
 
 
 def test_a_speedup_that_depends_on_the_load() -> None:
     script = Script(speedup=lambda running: 2.0 if running < 8 else 0.8)
-    assert math.isclose(tpot(script.play(asked(running=1))), 0.0025)
-    assert math.isclose(tpot(script.play(asked(running=9))), 0.00625)
+    assert math.isclose(tpot(script.play(request(num_running=1))), 0.0025)
+    assert math.isclose(tpot(script.play(request(num_running=9))), 0.00625)
 
 
 def test_a_speedup_that_comes_from_acceptance() -> None:
     script = Script(k=3, acceptance=1.0, round_cost=2.0)
-    played = script.play(asked(max_tokens=9))
+    played = script.play(request(max_tokens=9))
     assert played.tokens == (1, 4, 4)
     assert math.isclose(tpot(played), 2 * 2 * 0.005 / 8)
 
 
 def test_a_planted_tail() -> None:
     script = Script(tail_share=0.02, tail_factor=10)
-    times = [script.play(asked(count=count)).at_s[0] for count in range(3000)]
+    times = [script.play(request(number=number)).at_s[0] for number in range(3000)]
     slow = sum(time > 0.1 for time in times)
     assert 30 <= slow <= 95
     assert math.isclose(statistics.median(times), 0.02)
@@ -77,28 +78,28 @@ def test_a_planted_tail() -> None:
 
 def test_noise_is_seeded_and_the_prompts_share_is_the_same_everywhere() -> None:
     one, same, other = (Script(noise=0.2, prompt_spread=0.2, seed=seed) for seed in (1, 1, 2))
-    assert one.play(asked(count=5)) == same.play(asked(count=5))
-    assert one.play(asked(count=5)).at_s != other.play(asked(count=5)).at_s
-    assert one.play(asked(count=5)).at_s != one.play(asked(count=6)).at_s
+    assert one.play(request(number=5)) == same.play(request(number=5))
+    assert one.play(request(number=5)).at_s != other.play(request(number=5)).at_s
+    assert one.play(request(number=5)).at_s != one.play(request(number=6)).at_s
 
 
 def test_timing_as_a_function() -> None:
-    script = Script(timing=lambda prompt, temperature, count: (len(prompt), count + temperature))
-    played = script.play(asked("four", count=2, temperature=0.5, max_tokens=3))
+    script = Script(timing=lambda prompt, temperature, number: (len(prompt), number + temperature))
+    played = script.play(request("four", number=2, temperature=0.5, max_tokens=3))
     assert played.at_s == (4, 6.5, 9)
 
 
 def test_acceptance_by_temperature_and_by_prompt() -> None:
     by_temperature = {0.0: 0.9, 1.0: 0.1}
-    assert acceptance_at(by_temperature, "", 0.2) == 0.9
-    assert acceptance_at(by_temperature, "", 5.0) == 0.1
-    assert acceptance_at(lambda prompt, _: 0.8 if "def" in prompt else 0.3, "def f", 0) == 0.8
+    assert chance_at(by_temperature, "", 0.2) == 0.9
+    assert chance_at(by_temperature, "", 5.0) == 0.1
+    assert chance_at(lambda prompt, _: 0.8 if "def" in prompt else 0.3, "def f", 0) == 0.8
     script = Script(k=4, acceptance=by_temperature)
     for temperature, expected in ((0.0, 0.9), (1.0, 0.1)):
         rounds = [
             each
-            for count in range(200)
-            for each in script.play(asked(count=count, temperature=temperature)).rounds
+            for number in range(200)
+            for each in script.play(request(number=number, temperature=temperature)).rounds
             if each[0]
         ]
         first = statistics.mean(accepted > 0 for _, accepted in rounds)
@@ -106,18 +107,35 @@ def test_acceptance_by_temperature_and_by_prompt() -> None:
 
 
 def test_the_text_does_not_depend_on_speculation() -> None:
-    assert words_of(asked("a"), 5) == words_of(asked("a"), 9)[:5]
-    assert words_of(asked("a", temperature=1.0), 5) != words_of(asked("a"), 5)
-    assert words_of(asked("a", seed=2), 5) == words_of(asked("a", seed=3), 5)  # greedy
+    assert request("a").words(5) == request("a").words(9)[:5]
+    assert request("a", temperature=1.0).words(5) != request("a").words(5)
+    assert request("a", seed=2).words(5) == request("a", seed=3).words(5)  # greedy
     for k in (0, 1, 5):
-        assert Script(k=k).play(asked(max_tokens=30)).num_tokens == 30
+        assert Script(k=k).play(request(max_tokens=30)).num_tokens == 30
 
 
-def test_texts_end_by_themselves_unless_told_to_go_on() -> None:
-    natural = Script().play(asked(ignore_eos=False, max_tokens=1000))
+def test_planted_texts() -> None:
+    def texts(script: Script) -> list[tuple[str, ...]]:
+        return [script.play(request(f"{n}", number=n, max_tokens=30)).words for n in range(400)]
+
+    own = texts(Script())
+    assert own == texts(Script(k=4, seed=3)) == texts(Script(speedup=2.0))
+    junk = texts(Script(is_junk=True))
+    assert len(set(junk)) == 1
+    assert junk[0] not in own
+    near = texts(Script(near_ties=0.1))
+    others = [(a, b) for a, b in zip(own, near, strict=True) if a != b]
+    assert 0.06 < len(others) / 400 < 0.14
+    assert {len(each) for each in near} == {30}
+    assert statistics.mean(a[0] == b[0] for a, b in others) > 0.8, "they begin alike"
+    assert near != texts(Script(near_ties=0.1, seed=1))
+
+
+def test_texts_have_a_natural_length_unless_ignore_eos_is_set() -> None:
+    natural = Script().play(request(ignore_eos=False, max_tokens=1000))
     assert 8 <= natural.num_tokens <= 64
     assert natural.finish_reason == "stop"
-    assert Script().play(asked(max_tokens=100)).finish_reason == "length"
+    assert Script().play(request(max_tokens=100)).finish_reason == "length"
 
 
 # ---------------------------------------------------------------- the wire
@@ -127,11 +145,8 @@ def measured(url: str, count: int, *, tokens: int = 21, concurrency: int = 4) ->
     prompts = [Prompt(f"p{n}", "chat", (Message("user", f"number {n}"),), 9) for n in range(count)]
     plan = [Planned(prompt, 0.0, tokens, seed=1) for prompt in prompts]
 
-    async def go() -> list[Record]:
-        async with Client(Endpoint(url)) as client:
-            return list((await drive(client, requests_of(plan), concurrency=concurrency)).records)
-
-    return asyncio.run(go())
+    load = ClientLoad(Endpoint(url), make_requests(plan), concurrency=concurrency)
+    return list(asyncio.run(drive(load)).records)
 
 
 def test_a_planted_speedup_is_measured() -> None:
@@ -199,7 +214,7 @@ def test_metrics_without_speculation_have_no_counters_of_it() -> None:
 def test_a_client_that_goes_away_is_no_longer_running() -> None:
     async def leave(url: str) -> None:
         async with Client(Endpoint(url)) as client:
-            [request] = requests_of([Planned(Prompt("p", "chat", (), 1), 0.0, 9, 1)])
+            [request] = make_requests([Planned(Prompt("p", "chat", (), 1), 0.0, 9, 1)])
             task = asyncio.create_task(client.send(request))
             while server.metrics.num_running == 0:
                 await asyncio.sleep(0.005)
@@ -213,14 +228,26 @@ def test_a_client_that_goes_away_is_no_longer_running() -> None:
 
 
 def test_requests_it_cannot_read() -> None:
-    with fake_server() as url:
+    with FakeServer() as server:
         for body in (b"no json", b"[]", b'{"stream": true}', b'{"messages": []}'):
-            request = urllib.request.Request(f"{url}/v1/chat/completions", body)
+            request = urllib.request.Request(f"{server.url}/v1/chat/completions", body)
             with pytest.raises(urllib.error.HTTPError, match="400"):
                 urllib.request.urlopen(request, timeout=10)
+        assert server.metrics.num_running == 0, "a refused request does not run"
 
 
-def test_it_refuses_when_it_is_told_to() -> None:
+def test_a_fast_answer_reports_acceptance_to_those_who_ask() -> None:
+    message = {"messages": [{"role": "user", "content": "hello"}], "stream": True, "max_tokens": 9}
+    with fake_server(Script(ttft_s=0, tpot_s=0, k=3), fast=True) as url:
+        answers = []
+        for asked in ({}, {"include_metrics": True}):
+            body = json.dumps({**message, **asked}).encode()
+            with urllib.request.urlopen(f"{url}/v1/chat/completions", body, timeout=10) as answer:
+                answers.append("speculative_decoding" in answer.read().decode())
+    assert answers == [False, True]
+
+
+def test_refuse_refuses_new_connections() -> None:
     with FakeServer() as server:
         server.refuse()
         assert measured(server.url, 1)[0].error == "refused"
@@ -246,7 +273,7 @@ def test_in_a_process_of_its_own() -> None:
 def test_torch_is_not_needed() -> None:
     code = (
         "import sys, outdraft.testing.fake_process, outdraft.loadgen.fleet, "
-        "outdraft.loadgen.quality, outdraft.loadgen.journal; "
+        "outdraft.loadgen.quality; "
         "print(sorted({'torch', 'outdraft.engine', 'outdraft.server'} & set(sys.modules)))"
     )
     done = subprocess.run(

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import resources
 
-from outdraft.goodput import expected_tokens_at
-from outdraft.loadgen.endpoint import Endpoint
-from outdraft.loadgen.request import requests_of
-from outdraft.measure.blocks import Blocks, make_blocks
+from outdraft.loadgen.endpoint import Endpoint, make_requests
 from outdraft.speculation import Speculation
 from outdraft.testing.fake_script import Script
 from outdraft.tune.arm import Load, name_of
 from outdraft.tune.journal import Block, Failure
-from outdraft.workload.sets import built_in
+from outdraft.workload.plan import Blocks, make_blocks
+from outdraft.workload.prompt import Prompt
+from outdraft.workload.sets import built_in, prompts_of
 from tests.measure.simulated import Simulated
+from tests.planted_rounds import expected_tokens_at
 
 MAX_TOKENS = 160
 URL = "http://planted"
@@ -43,6 +44,8 @@ class Planted:
     truths: Mapping[str, Truth]  # by method
     failing: Mapping[str, str] = field(default_factory=dict)  # name of an arm → reason
     step_seconds: Mapping[int, float] = field(default_factory=dict)
+    junk: Collection[str] = ()  # methods that write words of their own
+    near_ties: float = 0.0  # share of all arms' texts
     noise: float = 0.03
     seconds_per_request: float = 1.0
     num_measured: int = 0
@@ -56,9 +59,10 @@ class Planted:
         if name in self.failing:
             return Failure(load.name, name, self.failing[name], 2.0)
         blocks = self._of(load)
-        requests = requests_of(blocks.requests(block), arm=name, block=block)
+        requests = make_requests(blocks.requests(block), arm=name, block=block)
         seed = zlib.crc32(f"{load.name}/{name}/{block}".encode())
-        off = Script(ttft_s=0.05, tpot_s=0.02, prompt_spread=0.2, noise=self.noise, seed=seed)
+        off = Script(ttft_s=0.05, tpot_s=0.02, prompt_spread=0.2, noise=self.noise, seed=seed,
+                     is_junk=arm.method in self.junk, near_ties=self.near_ties)  # fmt: skip
         script = off
         running = load.concurrency or 1
         k = arm.k_at(running)
@@ -79,7 +83,7 @@ class Planted:
     def _of(self, load: Load) -> Blocks:
         if load.name not in self._blocks:
             self._blocks[load.name] = make_blocks(
-                [each for each in built_in() if each.category == "chat"],
+                chat_prompts(),
                 size=8,
                 count=20,
                 mix=((0.0, 1.0),),
@@ -94,3 +98,11 @@ def arms_of(methods: tuple[str, ...], ks: range) -> tuple[Speculation, ...]:
     return tuple(
         Speculation(method, k=k, draft=drafts.get(method)) for method in methods for k in ks
     )
+
+
+def chat_prompts() -> list[Prompt]:
+    """The same for ever: recorded decisions depend on them."""
+    trained = resources.files("outdraft.distill.data").joinpath("prompts.jsonl").read_text("utf-8")
+    prompts = [*prompts_of(trained), *built_in()]
+    chats = [each for each in prompts if each.category == "chat" and each.id < "chat-100"]
+    return sorted(chats, key=lambda each: each.id)

@@ -1,19 +1,20 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from outdraft.catalog.entries import SHIPPED_DRAFTS
-from outdraft.distill.export import export_draft
+from outdraft.distill.saving.export import export_draft
 from outdraft.errors import ModelError
 from outdraft.modelspec import read_modelspec
 from outdraft.speculation import OFF
-from outdraft.testing.sample_results import sample_results
 from outdraft.tune.files import recommended, write_results
 from outdraft.tune.results import LoadResult, Results
+from tests.report.sample_results import sample_results
 
 CONFIGS = ("vllm.json", "vllm.sh", "sglang.sh", "llama-server.sh")
 DRAFT = "smollm2-135m-draft"
@@ -32,7 +33,8 @@ def decided(decision: str, target: str = "/models/target.gguf", best: str | None
     results = sample_results()
 
     def load(each: LoadResult) -> LoadResult:
-        verdict = {**(each.verdict or {}), "decision": decision}
+        assert each.verdict is not None
+        verdict = replace(each.verdict, decision=decision)
         return replace(each, verdict=verdict, best=best or each.best)
 
     return replace(results, target=target, loads=tuple(load(each) for each in results.loads))
@@ -53,6 +55,23 @@ def test_what_is_not_to_be_shipped_is_in_no_file(tmp_path: Path, decision: str) 
         assert decision in text
         assert "num_speculative_tokens" not in text
         assert "speculative_config" not in text
+
+
+def test_a_category_with_a_line_break_is_no_line_of_a_file(tmp_path: Path) -> None:
+    evil = "a\ntouch evil\u2028touch evil\rtouch evil"
+    results = of_hub("INCONCLUSIVE")
+    loads = []
+    for each in results.loads:
+        assert each.verdict is not None
+        verdict = replace(each.verdict, reasons=(evil, evil))
+        loads.append(replace(each, verdict=verdict))
+    write_results(replace(results, target="org/t 😀", loads=tuple(loads)), tmp_path, _refused)
+    for name in ("vllm.sh", "outdraft.toml"):
+        text = (tmp_path / name).read_text()
+        assert "touch evil" in text
+        assert not [line for line in text.splitlines() if line.startswith("touch")], name
+    served = tomllib.loads((tmp_path / "outdraft.toml").read_text())["serve"]
+    assert served["target"] == "org/t 😀"
 
 
 def test_every_engine_gets_the_nearest_it_can_run(tmp_path: Path) -> None:
@@ -126,7 +145,10 @@ def test_a_draft_that_cannot_be_exported_is_a_reason(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("best", "lacking"),
     [
-        ("suffix k=8", {"sglang.sh": "method of SGLang", "llama-server.sh": "llama.cpp"}),
+        (
+            "suffix k=8",
+            {"sglang.sh": "SGLang has no method 'suffix'", "llama-server.sh": "llama.cpp"},
+        ),
         ("eagle smollm2-135m-eagle k=5", {"sglang.sh": "norm_before_residual"}),
     ],
 )

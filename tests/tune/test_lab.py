@@ -2,93 +2,129 @@
 
 from __future__ import annotations
 
-import time
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from outdraft.backends.backend import Serving
-from outdraft.backends.embedded import Embedded
+from outdraft.backends.backend import Backend
+from outdraft.backends.installation import Installation
+from outdraft.backends.lookup import backend_named
+from outdraft.backends.process import EngineProcess
+from outdraft.backends.vllm.backend import Vllm
 from outdraft.errors import BackendError
-from outdraft.loadgen.endpoint import Endpoint
-from outdraft.loadgen.load import Run
-from outdraft.loadgen.request import Request
-from outdraft.measure.blocks import Blocks, make_blocks
+from outdraft.loadgen.endpoint import Request, make_requests
+from outdraft.loadgen.load import LoadRun
+from outdraft.observe import Page
 from outdraft.speculation import OFF, Speculation
+from outdraft.testing.fake_server import FakeServer, fake_server
 from outdraft.tune import lab as lab_module
 from outdraft.tune.arm import Load
 from outdraft.tune.journal import Block, Failure
-from outdraft.tune.lab import Lab
+from outdraft.tune.lab import Lab, RunningEngine, available_memory, resident_memory
+from outdraft.workload.plan import Blocks, make_blocks
 from outdraft.workload.sets import built_in
 
 ONE = Load(concurrency=1)
 
 
-class Engine:
-    """A process that is only there by name."""
+class PlayedEngine:
+    """As a RunningEngine, without a process. It drafts unless its speculation is off."""
 
-    url = "http://played"
-
-    def __init__(self) -> None:
+    def __init__(self, engines: PlayedEngines, speculation: Speculation) -> None:
+        self._engines = engines
+        self._speculation = speculation
+        self._num_drafted = 0
         self.is_stopped = False
-        self.reason: str | None = None
+        self.reason: str | None = None  # why it died
+        self.dies_in_load = False
+
+    def send(self, requests: Sequence[Request], concurrency: int | None, k: int | None) -> LoadRun:
+        self._engines.sent_ks.append(k)
+        if self.dies_in_load:
+            self.reason = "outdraft was killed (signal 9)"
+        if self._engines.is_interrupted:
+            raise KeyboardInterrupt
+        if not self._speculation.is_off and not self._engines.are_idle:
+            self._num_drafted += 10
+        records = tuple(
+            each.record(0, sent_ns=0, first_ns=10**8, last_ns=10**9, completion_tokens=9)
+            for each in requests
+        )
+        return LoadRun(records, len(requests))
+
+    def forget(self, path: str) -> None:
+        if self._engines.cannot_forget:
+            raise BackendError("it does not forget")
+        self._engines.forgotten.append((path, len(self._engines.sent_ks)))
+
+    def metrics(self) -> Page:
+        return {"vllm:spec_decode_num_draft_tokens_total": float(self._num_drafted)}
 
     def died(self) -> str | None:
         return self.reason
 
-    def processes(self) -> list[int]:
-        return []
+    def resident_bytes(self) -> int:
+        return 100
 
     def stop(self) -> None:
         self.is_stopped = True
 
 
-class Played:
-    """What the lab's module calls, and what came of it."""
+class PlayedEngines:
+    """Starts engines, and counts what came of it."""
 
     def __init__(self) -> None:
-        self.engines: list[Engine] = []
-        self.refused = ""  # engines do not start, for this reason
+        self.engines: list[PlayedEngine] = []
+        self.sent_ks: list[int | None] = []  # draft lengths that requests named, load by load
+        self.forgotten: list[tuple[str, int]] = []  # path, loads sent before
+        self.cannot_forget = False
         self.num_starts = 0
+        self.refused = ""  # engines do not start, for this reason
+        self.are_idle = False  # they draft nothing
         self.is_interrupted = False  # Control-C in the next load
+        self.start_s = 0.0
+        self.free_bytes: int | None = None
+        self.clock = 0.0
 
-    def start(self, *_: Any, **__: Any) -> Engine:
+    def start(self, speculation: Speculation, name: str) -> PlayedEngine:
         self.num_starts += 1
+        self.clock += self.start_s
         if self.refused:
             raise BackendError(self.refused)
-        self.engines.append(Engine())
+        self.engines.append(PlayedEngine(self, speculation))
         return self.engines[-1]
 
-    def run_load(self, endpoint: Endpoint, requests: Sequence[Request], **_: Any) -> Run:
-        records = tuple(
-            each.record(0, sent_ns=0, first_ns=10**8, last_ns=10**9, completion_tokens=9)
-            for each in requests
-        )
-        return Run(() if self.is_interrupted else records, len(requests), "", 0, ())
-
 
 @pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch) -> Played:
-    played = Played()
-    monkeypatch.setattr(lab_module, "start", played.start)
-    monkeypatch.setattr(lab_module, "run_load", played.run_load)
-    monkeypatch.setattr(lab_module, "metrics_of", lambda endpoint: {})
-    monkeypatch.setattr(lab_module, "model_of", lambda endpoint: "model")
-    monkeypatch.setattr(lab_module, "why_not_as_asked", lambda *_: None)
-    return played
+def played() -> PlayedEngines:
+    return PlayedEngines()
 
 
-@pytest.fixture
-def lab(played: Played, tmp_path: Path) -> Lab:
+def make_lab(played: PlayedEngines, backend: Backend, *, keeps_memory: bool = False) -> Lab:
     blocks: Blocks = make_blocks(list(built_in())[:4], size=2, count=2, mix=((0.0, 1.0),), seed=0)
-    return Lab(Embedded(), Serving(target="t"), {ONE.name: blocks}, longest=8, logs=tmp_path)
+    return Lab(
+        backend,
+        {ONE.name: blocks},
+        played.start,
+        longest=8,
+        keeps_memory=keeps_memory,
+        available_bytes=lambda: played.free_bytes,
+        clock=lambda: played.clock,
+    )
+
+
+@pytest.fixture
+def lab(played: PlayedEngines) -> Lab:
+    return make_lab(played, backend_named("outdraft"))
 
 
 def test_an_engine_that_does_not_start_is_not_started_for_each_draft_length(
-    lab: Lab, played: Played
+    lab: Lab, played: PlayedEngines
 ) -> None:
     played.refused = "outdraft ended with code 1"
     for k in (8, 7, 6):
@@ -99,7 +135,7 @@ def test_an_engine_that_does_not_start_is_not_started_for_each_draft_length(
 
 
 def test_an_engine_that_ended_while_others_were_measured_is_started_again(
-    lab: Lab, played: Played
+    lab: Lab, played: PlayedEngines
 ) -> None:
     assert isinstance(lab.measure(ONE, OFF, 0), Block)
     played.engines[0].reason = "outdraft was killed (signal 9)"
@@ -108,44 +144,30 @@ def test_an_engine_that_ended_while_others_were_measured_is_started_again(
     assert played.engines[0].is_stopped
 
 
-def test_one_that_ends_within_its_block_has_failed(
-    lab: Lab, played: Played, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_ends_within_its_block_has_failed(lab: Lab, played: PlayedEngines) -> None:
     assert isinstance(lab.measure(ONE, OFF, 0), Block)
-    working = played.run_load
-
-    def dying(*args: Any, **named: Any) -> Run:
-        played.engines[0].reason = "outdraft was killed (signal 9)"
-        return working(*args, **named)
-
-    monkeypatch.setattr(lab_module, "run_load", dying)
+    played.engines[0].dies_in_load = True
     found = lab.measure(ONE, OFF, 1)
     assert isinstance(found, Failure)
     assert "signal 9" in found.reason
 
 
 def test_a_schedule_has_an_engine_of_its_own_and_no_draft_length_in_its_requests(
-    lab: Lab, played: Played, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, played: PlayedEngines
 ) -> None:
-    seen: list[Any] = []
-    working = played.run_load
-
-    def noting(endpoint: Endpoint, *args: Any, **named: Any) -> Run:
-        seen.append(endpoint.extra.get("speculation"))
-        return working(endpoint, *args, **named)
-
-    monkeypatch.setattr(lab_module, "run_load", noting)
     plain = Speculation("ngram", k=4)
     lab.measure(ONE, plain, 0)
     lab.measure(ONE, replace(plain, schedule=((1, 4, 4), (5, 4096, 0))), 0)
     assert played.num_starts == 2
-    assert seen == [None, {"k": 4}, None, None], "a proof and a block of each"
+    assert played.sent_ks == [None, 4, None, None], "a proof and a block of each"
     off_alone = replace(plain, schedule=((1, 4, 0), (5, 4096, 4)))
     lab.measure(ONE, off_alone, 0)
-    assert len(seen) == 5, "one request alone proves nothing"
+    assert len(played.sent_ks) == 5, "one request alone proves nothing"
 
 
-def test_control_c_in_the_first_request_is_no_failure_of_the_arm(lab: Lab, played: Played) -> None:
+def test_control_c_in_the_first_request_is_no_failure_of_the_arm(
+    lab: Lab, played: PlayedEngines
+) -> None:
     played.is_interrupted = True
     with lab, pytest.raises(KeyboardInterrupt):
         lab.measure(ONE, OFF, 0)
@@ -155,18 +177,8 @@ def test_control_c_in_the_first_request_is_no_failure_of_the_arm(lab: Lab, playe
 PROPOSERS = (OFF, Speculation("ngram", k=8), Speculation("suffix", k=8))
 
 
-def test_engines_that_are_measured_next_are_started_first(
-    lab: Lab, played: Played, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    working = played.start
-
-    def slowly(*args: Any, **named: Any) -> Engine:
-        clock[0] += 10
-        return working(*args, **named)
-
-    monkeypatch.setattr(lab_module, "start", slowly)
+def test_engines_that_are_measured_next_are_started_first(lab: Lab, played: PlayedEngines) -> None:
+    played.start_s = 10
     lab.prepare(PROPOSERS)
     lab.prepare(PROPOSERS)
     assert played.num_starts == 3
@@ -178,25 +190,91 @@ def test_engines_that_are_measured_next_are_started_first(
     assert played.num_starts == 3
 
 
-def test_what_went_wrong_ahead_is_told_when_the_arm_is_measured(
-    lab: Lab, played: Played, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lab_module, "why_not_as_asked", lambda *_: "it did not speculate")
+def test_what_went_wrong_ahead_is_the_result_of_the_arm(lab: Lab, played: PlayedEngines) -> None:
+    played.are_idle = True
     lab.prepare(PROPOSERS)
-    assert all(each.is_stopped for each in played.engines)
-    for arm in PROPOSERS:
+    assert [each.is_stopped for each in played.engines] == [True, True, False], "off is the last"
+    assert isinstance(lab.measure(ONE, OFF, 0), Block)
+    for arm in PROPOSERS[1:]:
         found = lab.measure(ONE, arm, 0)
         assert isinstance(found, Failure)
-        assert found.reason == "it did not speculate"
+        assert "drafted nothing in the warm-up" in found.reason
     assert played.num_starts == 3
 
 
-def test_engines_for_which_there_is_no_room_wait(
-    lab: Lab, played: Played, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lab_module, "resident_bytes", lambda processes: 100)
-    monkeypatch.setattr(lab_module, "available_bytes", lambda: 149)
+def test_engines_for_which_there_is_no_room_wait(lab: Lab, played: PlayedEngines) -> None:
+    played.free_bytes = 149  # an engine takes 100
     lab.prepare(PROPOSERS)
     assert played.num_starts == 1, "the first needs nobody's room"
-    assert isinstance(lab.measure(ONE, PROPOSERS[1], 0), Block)
+    assert isinstance(lab.measure(ONE, PROPOSERS[2], 0), Block)
     assert [each.is_stopped for each in played.engines] == [True, False]
+
+
+def test_answers_are_forgotten_before_every_block(lab: Lab, played: PlayedEngines) -> None:
+    for number in range(2):
+        for arm in PROPOSERS:
+            assert isinstance(lab.measure(ONE, arm, number), Block)
+    # A proof of each, then blocks of three arms: what the proof wrote is forgotten too.
+    assert played.forgotten == [("/forget", 5), ("/forget", 8)]
+
+
+def test_answers_are_kept_where_that_is_wanted(played: PlayedEngines) -> None:
+    lab = make_lab(played, backend_named("outdraft"), keeps_memory=True)
+    for number in range(2):
+        assert isinstance(lab.measure(ONE, PROPOSERS[2], number), Block)
+    assert played.forgotten == []
+
+
+def test_an_engine_that_does_not_forget_is_no_result(lab: Lab, played: PlayedEngines) -> None:
+    played.cannot_forget = True
+    found = lab.measure(ONE, PROPOSERS[2], 0)
+    assert isinstance(found, Failure)
+    assert found.reason == "it does not forget"
+
+
+def test_an_engine_that_cannot_forget_is_started_for_each_block(played: PlayedEngines) -> None:
+    old = Vllm(Installation("0.11.0", frozenset()))
+    assert old.capabilities().forget_paths == {"suffix": ""}
+    for keeps_memory, num_starts in ((True, 1), (False, 3)):
+        played.num_starts = 0
+        lab = make_lab(played, old, keeps_memory=keeps_memory)
+        for number in range(3):
+            assert isinstance(lab.measure(ONE, PROPOSERS[2], number), Block)
+        assert played.num_starts == num_starts
+    assert [each.is_stopped for each in played.engines] == [False, True, True, False]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
+def test_this_process_and_this_machine() -> None:
+    free = available_memory()
+    assert free is not None
+    assert free > 1 << 20
+    own = resident_memory([os.getpid()])
+    assert 1 << 20 < own < 1 << 36
+    assert resident_memory([os.getpid(), 2**22 + 1]) >= own // 2
+    assert resident_memory([]) == 0
+
+
+@pytest.mark.parametrize("stop_at_eos", [False, True])
+def test_answers_have_their_full_length_unless_told_otherwise(stop_at_eos: bool) -> None:
+    requests = make_requests(
+        make_blocks(list(built_in())[:4], size=2, count=2, mix=((0.0, 1.0),), seed=0).requests(0)
+    )
+    with FakeServer() as server:
+        process = cast(EngineProcess, SimpleNamespace(url=server.url))
+        RunningEngine(process, stop_at_eos=stop_at_eos).send(requests, 2, None)
+    assert [body.get("ignore_eos") for body in server.bodies] == [None if stop_at_eos else True] * 2
+
+
+def test_a_load_that_was_interrupted_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_server() as url:
+        engine = RunningEngine(cast(EngineProcess, SimpleNamespace(url=url)))
+        request = make_requests(
+            make_blocks(list(built_in())[:4], size=2, count=2, mix=((0.0, 1.0),), seed=0).requests(
+                0
+            )
+        )
+        assert all(each.ok for each in engine.send(request, 1, None).records)
+        monkeypatch.setattr(lab_module, "run_load", lambda *_, **__: LoadRun((), 2))
+        with pytest.raises(KeyboardInterrupt):
+            engine.send(request, 1, None)

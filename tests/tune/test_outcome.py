@@ -3,12 +3,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from outdraft.records import AcceptanceCounts
-from outdraft.speculation import Speculation
-from outdraft.tune.arm import Load
+import pytest
+
+from outdraft.acceptance import Acceptance
+from outdraft.decide.verdict import Verdict
+from outdraft.speculation import OFF, Speculation
+from outdraft.stats.ratios import Ratio
+from outdraft.tune.arm import Load, name_of
 from outdraft.tune.journal import Journal
-from outdraft.tune.outcome import acceptance_results, level_of
-from outdraft.tune.standing import Standing
+from outdraft.tune.outcome import acceptance_results, load_result
+from outdraft.tune.race import Standing
+from outdraft.tune.rules import Objective, Rules, SearchSettings
 
 from .test_race import block
 
@@ -17,7 +22,7 @@ LOAD = Load(concurrency=1)
 
 
 def test_every_part_of_the_acceptance_has_its_count(tmp_path: Path) -> None:
-    told = AcceptanceCounts(10, 40, 20, (8, 6, 4, 2))
+    told = Acceptance(10, 40, 20, accepted_per_position=[8, 6, 4, 2])
     plain = block(ARM, 0)
     kinds = (("chat", 0.0), ("chat", 0.0), ("code", 0.8))
     records = tuple(
@@ -34,7 +39,48 @@ def test_every_part_of_the_acceptance_has_its_count(tmp_path: Path) -> None:
     assert found.num_by_temperature.keys() == found.by_temperature.keys()
 
 
-def test_without_a_verdict_the_finalists_still_share_the_error() -> None:
-    arms = tuple(replace(ARM, k=k) for k in (2, 3, 4, 5, 6))
-    assert level_of(Standing(finalists=arms)) == 0.99
-    assert level_of(Standing()) == 0.95
+def test_goodput_is_over_the_time_of_the_arms_own_blocks(tmp_path: Path) -> None:
+    """Two blocks of eight requests, of which all but one take less than 1.07 s; a minute lies
+    between them, in which others have the machine."""
+    first, later = block(ARM, 0), block(ARM, 0)
+    later_ns = 60 * 10**9
+    records = tuple(
+        replace(each, block=1, **{name: (getattr(each, name) or 0) + later_ns
+                for name in ("scheduled_ns", "sent_ns", "first_ns", "last_ns")})
+        for each in later.records
+    )  # fmt: skip
+    settings = SearchSettings((ARM,), (LOAD,), Rules(Objective("goodput", {"e2e": 1069.0})), 1e6)
+    with Journal(tmp_path / "journal.jsonl", {}) as journal:
+        journal.add(first)
+        journal.add(replace(later, block=1, records=records))
+        _, arm = load_result(settings, LOAD, Standing(), journal).arms
+    assert arm.goodput_per_s == pytest.approx(7 / 1.07)
+    assert arm.tokens_per_s == pytest.approx(8 * 50 / 1.07)
+    assert (arm.num_requests, arm.num_errors) == (16, 0)
+
+
+def test_the_judged_arm_has_the_figures_of_the_final_and_others_share_the_error(
+    tmp_path: Path,
+) -> None:
+    """It raced at twice the speed, and in the final it was half as good."""
+    other = replace(ARM, k=5)
+    settings = SearchSettings((ARM, other), (LOAD,), Rules(Objective()), 1e6)
+    standing = Standing(
+        best=ARM, finalists=(ARM, other), verdict=Verdict("SHIP", (), (), ()),
+        measured={name_of(ARM): Ratio(2.0, None, None, 0.95, 8, 1)},
+    )  # fmt: skip
+    with Journal(tmp_path / "journal.jsonl", {}) as journal:
+        for number in range(5):
+            for arm, speed in ((OFF, 1.0), (ARM, 2.0), (other, 1.8)):
+                journal.add(block(arm, number, speed))
+            for arm, speed in ((OFF, 1.0), (ARM, 1.5)):
+                final = block(arm, number, speed)
+                journal.add(replace(final, load=LOAD.in_part("final", name_of(ARM)).name))
+        off, best, raced = load_result(settings, LOAD, standing, journal).arms
+    assert best.measured is not None
+    assert raced.measured is not None
+    assert best.measured.estimate == pytest.approx(1.5)
+    assert (best.measured.level, raced.measured.level) == (0.95, 0.975)
+    assert raced.measured.estimate == pytest.approx(1.8)
+    assert best.reason == "chosen at 2.00x in the race, then measured anew"
+    assert off.num_requests == best.num_requests == 40

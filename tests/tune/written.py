@@ -6,7 +6,8 @@ import random
 from dataclasses import dataclass
 from itertools import accumulate
 
-from outdraft.records import AcceptanceCounts, Record
+from outdraft.acceptance import Acceptance
+from outdraft.records import Record
 from outdraft.speculation import Speculation
 from outdraft.tune.arm import name_of
 from outdraft.tune.journal import Block
@@ -64,7 +65,7 @@ def _written(arm: Speculation, number: int, index: int, costs: Costs, tokens: in
     gaps[0] += costs.stall
     chunks = [costs.first, *(costs.first + each for each in accumulate(gaps))]
     nanoseconds = tuple(round(each * 1e9) for each in chunks)
-    counts = AcceptanceCounts(rounds, rounds * k, sum(accepted), tuple(accepted))
+    counts = Acceptance(rounds, rounds * k, sum(accepted), accepted_per_position=accepted)
     return Record(
         f"p{index}", "chat", 0.0, name_of(arm), number, index, 0, sent_ns=0,
         first_ns=nanoseconds[0], last_ns=nanoseconds[-1], chunk_ns=nanoseconds,

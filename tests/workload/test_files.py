@@ -118,3 +118,11 @@ def test_unreadable(tmp_path: Path) -> None:
     (tmp_path / "latin.jsonl").write_bytes(b'{"prompt": "\xe9"}')
     with pytest.raises(OptionError, match="UTF-8"):
         read_prompts(tmp_path / "latin.jsonl")
+
+
+def test_a_line_ends_at_a_newline_alone(tmp_path: Path) -> None:
+    """U+2028 and U+0085 are letters of a JSON string, though Python's splitlines splits there."""
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"prompt": "one\u2028two"}\n{"prompt": "three\x85four"}', encoding="utf-8-sig")
+    texts = [prompt.messages[0].content for prompt in read_prompts(path)]
+    assert texts == ["one\u2028two", "three\x85four"]

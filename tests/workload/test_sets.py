@@ -17,8 +17,8 @@ def test_enough_of_every_category() -> None:
     counts = Counter(prompt.category for prompt in PROMPTS)
     assert len(CATEGORIES) == 8
     assert counts.keys() == set(CATEGORIES)
-    assert min(counts.values()) >= 30
-    assert len(PROMPTS) >= 240
+    assert min(counts.values()) >= 50
+    assert len(PROMPTS) >= 400, "nothing has to recur within a default run"
 
 
 def test_ids_and_texts_are_unique() -> None:
@@ -71,3 +71,12 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
         choose_prompts(str(path), categories=["code"])
     with pytest.raises(OptionError, match="cannot read"):
         choose_prompts(str(tmp_path / "nothing.jsonl"))
+
+
+def test_prompts_share_no_long_passage() -> None:
+    """Ten words in a row that two prompts share would be a template, or a copy."""
+    seen: dict[tuple[str, ...], str] = {}
+    for prompt in PROMPTS:
+        words = re.findall(r"\w+", prompt.messages[0].content.lower())
+        for run in {tuple(words[at : at + 10]) for at in range(len(words) - 9)}:
+            assert seen.setdefault(run, prompt.id) == prompt.id, run

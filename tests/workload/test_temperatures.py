@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outdraft.errors import OptionError
-from outdraft.workload.temperatures import assign, parse_mix
+from outdraft.workload.temperatures import assign_temperatures, parse_mix
 
 
-def test_the_form_of_the_issue() -> None:
+def test_shares_in_percent() -> None:
     assert parse_mix("0.0:60%,0.8:40%") == ((0.0, 0.6), (0.8, 0.4))
 
 
@@ -43,9 +43,9 @@ def test_refused_with_the_reason(text: str, word: str) -> None:
 )
 def test_shares_are_exact_to_one_request(shares: list[int], count: int, seed: int) -> None:
     mix = [(float(index), share / sum(shares)) for index, share in enumerate(shares)]
-    assigned = assign(mix, count, seed)
+    assigned = assign_temperatures(mix, count, seed)
     assert len(assigned) == count
     counts = Counter(assigned)
     for temperature, share in mix:
         assert abs(counts[temperature] - share * count) < 1
-    assert assigned == assign(mix, count, seed)
+    assert assigned == assign_temperatures(mix, count, seed)

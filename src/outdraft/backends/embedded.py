@@ -1,54 +1,63 @@
 """Our own engine: `outdraft serve` in a child process, spoken to like every other one."""
 
-from __future__ import annotations
-
-import json
 import sys
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from importlib import metadata
 from importlib.util import find_spec
 
-from outdraft.backends import help_text
-from outdraft.backends.backend import Capabilities, Installed, Launch, Serving, Traffic
-from outdraft.backends.process import HOST
+from outdraft.backends.backend import Capabilities, Container, Launch, Serving, Traffic
+from outdraft.backends.checks import check_supported
+from outdraft.backends.flags import HOST, json_flag, make_flags, user_flags
+from outdraft.backends.installation import Installation, VersionTable
 from outdraft.errors import BackendError, OptionError
-from outdraft.metrics_page import drafted
-from outdraft.records import AcceptanceCounts
 from outdraft.speculation import METHODS, OFF, QUANTIZATIONS, RULES, Speculation
 from outdraft.version import __version__
 
-_COMMAND = (sys.executable, "-m", "outdraft", "serve")
+TABLE = VersionTable("outdraft", __version__, ("outdraft", "serve"), {__version__: ()})
+_HERE = Installation(__version__, frozenset(), (sys.executable, "-m", *TABLE.command), device="cpu")
 _NEEDED = ("torch", "fastapi", "uvicorn")
 _DRAIN_S = 2  # a trial that ends does not wait for texts that nobody reads
 
 
+def detect() -> Installation:
+    if missing := [each for each in _NEEDED if find_spec(each) is None]:
+        raise BackendError(
+            f"outdraft's own engine needs {', '.join(missing)}; run pip install 'outdraft[server]'"
+        )
+    return replace(_HERE, library=f"torch {metadata.version('torch')}")
+
+
 class Embedded:
     name = "outdraft"
+    title = "outdraft"
 
-    def detect(self) -> Installed:
-        if missing := [each for each in _NEEDED if find_spec(each) is None]:
-            raise BackendError(
-                f"outdraft's own engine needs {', '.join(missing)}; "
-                "run pip install 'outdraft[server]'"
-            )
-        text = help_text.said_by(_COMMAND, "--help")
-        return Installed(version=__version__, options=help_text.options_in(text))
+    def __init__(self, installation: Installation = _HERE) -> None:
+        self.installation = installation
 
     def capabilities(self) -> Capabilities:
         return Capabilities(
             methods=frozenset(METHODS),
             rules=frozenset(RULES),
             draft_quantizations=frozenset(QUANTIZATIONS),
-            has_schedule=True,
-            has_draft_tensor_parallel=False,
-            acceptance_per_request=True,
-            acceptance_per_position=True,
+            schedule_methods=frozenset(METHODS[1:]),
+            shares_process=True,
+            needs_local_files=True,
+            forget_paths={"suffix": "/forget"},
         )
 
     def launch(self, serving: Serving, speculation: Speculation, port: int) -> Launch:
-        self._check(serving, speculation)
-        flags = ["--target", serving.target, "--host", HOST, "--port", str(port)]
-        given = {
+        check_supported(self, serving, speculation)
+        size = max(serving.tensor_parallel_size, speculation.draft_tensor_parallel_size or 1)
+        if size > 1:
+            raise OptionError(
+                f"outdraft's engine runs on one device, got a tensor parallel size of {size}; use "
+                "vllm or sglang for more"
+            )
+        flags = make_flags({
+            "--target": serving.target,
+            "--host": HOST,
+            "--port": port,
             "--served-model-name": serving.served_name,
             "--max-model-len": serving.max_model_len,
             "--max-num-seqs": serving.max_num_seqs,
@@ -56,49 +65,37 @@ class Embedded:
             "--quantization": serving.quantization,
             "--kv-cache-memory-bytes": serving.kv_cache_bytes,
             "--threads": serving.threads,
-        }
-        for flag, value in given.items():
-            if value is not None:
-                flags += [flag, str(value)]
-        flags += ["--drain-timeout", str(_DRAIN_S), "--enable-per-request-metrics"]
+            "--no-enable-prefix-caching": not serving.has_prefix_cache,
+            "--enable-forget": serving.forgets,
+            "--drain-timeout": _DRAIN_S if self.installation.is_here else None,
+            "--enable-per-request-metrics":
+                (True, "each answer reports its own times and acceptance"),
+        })  # fmt: skip
         if not speculation.is_off:
-            flags += ["--speculative-config", json.dumps(settings_of(speculation))]
-        return Launch(argv=(*_COMMAND, *flags, *serving.extra))
+            flags.append(json_flag("--speculative-config", own_settings(speculation)))
+        draft = None if speculation.is_off else speculation.draft
+        return Launch(
+            self.installation.command,
+            (*flags, *user_flags(serving.extra)),
+            notes=self.installation.notes,
+            models=(serving.target, draft) if draft else (serving.target,),
+        )
 
-    def preflight(
+    def warnings(
         self, serving: Serving, speculation: Speculation, traffic: Traffic
-    ) -> tuple[str, ...]:
-        warnings = []
+    ) -> Iterator[str]:
         if speculation.is_lossy and any(each > 0 for each in traffic.temperatures):
-            warnings.append("the typical rule changes the text: its answers are labelled lossy")
-        limit = serving.max_model_len
-        if limit is not None and traffic.longest > limit:
-            warnings.append(
-                f"the longest request needs {traffic.longest} tokens, --max-model-len is {limit}: "
-                "it will be refused"
-            )
-        return tuple(warnings)
+            yield "the typical rule changes the text: its answers are labelled lossy"
 
-    def drafted(self, page: Mapping[str, float]) -> AcceptanceCounts | None:
-        return drafted(page, ("vllm",))  # our server uses vLLM's names
-
-    def _check(self, serving: Serving, speculation: Speculation) -> None:
-        if serving.tensor_parallel_size != 1 or speculation.draft_tensor_parallel_size not in (
-            None,
-            1,
-        ):
-            raise OptionError(
-                "outdraft's engine runs on one device, got a tensor parallel size of "
-                f"{max(serving.tensor_parallel_size, speculation.draft_tensor_parallel_size or 1)};"
-                " use vllm or sglang for more"
-            )
+    def container(self) -> Container:
+        own = "an image of yours with pip install 'outdraft[server]'"
+        return Container(f"outdraft:{__version__}", own, uses_gpus=False)
 
 
-def settings_of(speculation: Speculation) -> dict[str, object]:
-    """What differs from the defaults, and method and k, as `--speculative-config` takes them."""
+def own_settings(speculation: Speculation) -> dict[str, object]:
+    """Method, k and whatever differs from the defaults, as our `--speculative-config` takes it."""
     return {
-        field.name: getattr(speculation, field.name)
-        for field in fields(speculation)
-        if field.name in ("method", "k")
-        or getattr(speculation, field.name) != getattr(OFF, field.name)
+        key: value
+        for key, value in asdict(speculation).items()
+        if key in ("method", "k") or value != getattr(OFF, key)
     }

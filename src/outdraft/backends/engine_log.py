@@ -1,8 +1,7 @@
 """An engine's log: its last line, and the line that says why the engine ended."""
 
-from __future__ import annotations
-
 import re
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,37 +9,12 @@ _TAIL_BYTES = 256 << 10
 _MAX_QUOTED = 300
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
-_OUT_OF_MEMORY = re.compile(
-    r"CUDA out of memory|OutOfMemoryError|out of memory|failed to allocate|unable to allocate"
-    r"|KV cache.{0,80}larger than|No available memory for the cache blocks|std::bad_alloc"
-    r"|Cannot allocate memory|MemoryError|^Killed|Not enough memory"
-    r"|DefaultCPUAllocator: can't alloc",
-    re.IGNORECASE,
-)
 _EXCEPTION = re.compile(r"(?:^|[\s\]])(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Refused): \S")
-_ERROR = re.compile(
-    r"\berror\b|\bfatal\b|\bfailed\b|\bcouldn't\b|\bcannot\b|\binvalid\b|\babort|\bassert|\bE srv\b"
-    r"|no such file|not found|illegal instruction|segmentation fault|unrecognized arguments"
-    r"|\bcrashed\b|^outdraft: ",
-    re.IGNORECASE,
-)
-# Lines that only say that something went wrong before.
-_EMPTY_WORDS = re.compile(
-    r"exiting due to|see root cause|engine core initialization failed|enginecore failed to start"
-    r"|failed to init server|cleaning up|traceback|^usage:|run with -h|error_count|0 errors"
-    r"|unable to load model|failed to load model,|failed to create context with model"
-    r"|kill_process_tree called|received sigquit|sigquit received|ignore import error"
-    r"|security: no API key|child process died|^outdraft: stopped$| at http://\S+$",
-    re.IGNORECASE,
-)
-# SGLang's main process, when one of its others has failed: it ends all of them by signal 9.
-_ENDED_ITSELF = re.compile(r"kill_process_tree called: .*include_parent=True")
-_READY = re.compile(
-    r"ready to roll|application startup complete|server is listening|model loaded", re.IGNORECASE
-)
-_ADDRESS_TAKEN = re.compile(
-    r"address already in use|couldn't bind|port \d+ is (?:already )?(?:taken|in use)", re.IGNORECASE
-)
+_FILE = Path(__file__).with_name("log_patterns.toml")
+_PATTERNS = {
+    name: re.compile("|".join(expressions), re.IGNORECASE)
+    for name, expressions in tomllib.loads(_FILE.read_text(encoding="utf-8")).items()
+}
 
 
 def tail(log: Path) -> list[str]:
@@ -63,36 +37,37 @@ def last_line(log: Path) -> str:
 
 
 def reason(lines: Sequence[str]) -> str | None:
-    """The line that says most about an end: memory first, then what was raised, then errors."""
-    if found := out_of_memory(lines):
-        return found
-    telling = [line for line in lines if not _EMPTY_WORDS.search(line)]
+    """The line that explains the end best: memory first, then an exception, then an error."""
+    if line := out_of_memory(lines):
+        return line
+    telling = [line for line in lines if not _matches(line, "consequence")]
     for line in reversed(telling):
         if _EXCEPTION.search(line):
             return shortened(line)
-    # The first of the errors at the end is the cause, those behind it are its consequences. What
+    # The first of the errors at the end is the cause, those after it are its consequences. What
     # an engine complained of before it was ready did not end it.
-    since = max((i + 1 for i, line in enumerate(telling) if _READY.search(line)), default=0)
-    errors = [line for line in telling[since:][-40:] if _ERROR.search(line)]
-    if errors:
-        return shortened(errors[0])
-    return shortened(lines[-1]) if lines else None
+    ready = (i + 1 for i, line in enumerate(telling) if _matches(line, "ready"))
+    errors = (line for line in telling[max(ready, default=0) :][-40:] if _matches(line, "error"))
+    cause = next(errors, lines[-1] if lines else None)
+    return None if cause is None else shortened(cause)
 
 
 def out_of_memory(lines: Sequence[str]) -> str | None:
-    for line in reversed(lines):
-        if _OUT_OF_MEMORY.search(line):
-            return shortened(line)
-    return None
+    line = next((line for line in reversed(lines) if _matches(line, "out_of_memory")), None)
+    return None if line is None else shortened(line)
 
 
 def ended_itself(lines: Sequence[str]) -> bool:
-    return any(_ENDED_ITSELF.search(line) for line in lines[-3:])
+    return any(_matches(line, "ended_itself") for line in lines[-3:])
 
 
 def is_address_taken(lines: Sequence[str]) -> bool:
-    return any(_ADDRESS_TAKEN.search(line) for line in lines[-40:])
+    return any(_matches(line, "address_taken") for line in lines[-40:])
 
 
 def shortened(line: str) -> str:
     return line if len(line) <= _MAX_QUOTED else f"{line[: _MAX_QUOTED - 1]}…"
+
+
+def _matches(line: str, kind: str) -> bool:
+    return _PATTERNS[kind].search(line) is not None

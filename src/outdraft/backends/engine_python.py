@@ -1,41 +1,23 @@
-"""Asking an engine's own Python what it knows.
+"""Questions to an engine's own Python.
 
 An engine lives in an environment of its own, so nothing of it is imported here: a short program
 runs in its interpreter and prints one JSON object. That takes seconds (the engine is imported), so
 the answer is kept until the environment changes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
-import os
-import shutil
-import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from outdraft.backends.help_text import last_words, run_program
 from outdraft.catalog import default_cache_dir
 from outdraft.errors import BackendError, OutdraftError
 from outdraft.whole_file import write_json
 
-_TIMEOUT_S = 180.0
 _MARK = "OUTDRAFT "  # before the answer: engines print much else
-
-Answer = Mapping[str, Any]
-
-
-def find_executable(variable: str, name: str, remedy: str) -> Path:
-    """From $VARIABLE, else from the PATH; BackendError with the `remedy` where neither has it."""
-    named = os.environ.get(variable)
-    found = shutil.which(os.path.expanduser(named) if named else name)
-    if found is not None:
-        return Path(found)
-    if named:
-        raise BackendError(f"${variable} is {named}, which is no program that can be run")
-    raise BackendError(f"{name} is not installed here; {remedy}, or set ${variable} to its program")
 
 
 def python_of(executable: Path) -> Path:
@@ -59,45 +41,30 @@ def python_of(executable: Path) -> Path:
     )
 
 
-def ask(python: Path, program: str, engine: str) -> Answer:
-    """What `program` says by its function `answer()`, run in `python`."""
-    kept = _kept(python, program)
+def ask_python(python: Path, program: str, engine: str) -> Mapping[str, Any]:
+    """What the function `answer()` of `program` returns, run in `python`."""
+    answer: Mapping[str, Any]
+    kept = _cache_file(python, program)
     if kept is not None:
         with suppress(OSError, ValueError):
-            answer: Answer = json.loads(kept.read_text(encoding="utf-8"))
+            answer = json.loads(kept.read_text(encoding="utf-8"))
             return answer
-    found = _run(python, program, engine)
+    ending = f"\nimport json\nprint({_MARK!r} + json.dumps(answer()))\n"
+    done = run_program([str(python), "-c", program + ending])
+    marked = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
+    if not marked:
+        raise BackendError(f"{engine} in {python} cannot be used: {last_words(done)}")
+    answer = json.loads(marked[-1].removeprefix(_MARK))
     if kept is not None:
         with suppress(OutdraftError):  # a cache that cannot be written costs time, not the answer
-            write_json(kept, found)
-    return found
+            write_json(kept, answer)
+    return answer
 
 
-def _run(python: Path, program: str, engine: str) -> Answer:
-    ending = f"\nimport json\nprint({_MARK!r} + json.dumps(answer()))\n"
-    try:
-        done = subprocess.run(
-            [str(python), "-c", program + ending],
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-            cwd="/",  # a folder with the engine's name must not be taken for it
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise BackendError(f"{python} cannot be asked about {engine}: {error}") from error
-    for line in reversed(done.stdout.splitlines()):
-        if line.startswith(_MARK):
-            answer: Answer = json.loads(line.removeprefix(_MARK))
-            return answer
-    last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-    raise BackendError(f"{engine} in {python} cannot be used: {last[:200]}")
-
-
-def _kept(python: Path, program: str) -> Path | None:
+def _cache_file(python: Path, program: str) -> Path | None:
     """Where the answer is kept: by interpreter, program and the state of its packages."""
     site = [*python.parent.parent.glob("lib/python3*/site-packages")]
-    if not site:
+    if not site or not python.exists():
         return None
     digest = hashlib.sha256(program.encode())
     for folder in [python, *site]:  # installing or removing a package touches its folder

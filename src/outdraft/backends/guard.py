@@ -9,8 +9,6 @@ parents have ended, so workers in sessions of their own are found too. What beca
 written to STATUS_FD: `failed WHY` or `exit CODE` (negative: a signal).
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import select
@@ -20,6 +18,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from glob import glob
 
 _LAST_S = 3.0  # for what was killed to be gone
 _LOOK_S = 0.5  # how often the parent is looked at
@@ -27,13 +26,13 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _IS_LINUX = sys.platform == "linux"
 
 
-def main(parent: int, status_fd: int, grace_s: float, command: Sequence[str]) -> None:
+def run_guard(parent: int, status_fd: int, grace_s: float, command: Sequence[str]) -> None:
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    told_to_end: list[int] = []
+    received: list[int] = []
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: told_to_end.append(number))
+        signal.signal(number, lambda number, _: received.append(number))
     for number in (signal.SIGCHLD, signal.SIGINT):  # the first wakes up, the second is not for us;
         signal.signal(number, lambda *_: None)  # handlers, unlike SIG_IGN, end with exec
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -42,13 +41,14 @@ def main(parent: int, status_fd: int, grace_s: float, command: Sequence[str]) ->
             command,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
-            preexec_fn=_die_with_guard if _IS_LINUX else None,
+            # should the guard itself be killed, the engine's first process goes with it
+            preexec_fn=(lambda: _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)) if _IS_LINUX else None,
         )
     except OSError as error:
-        _tell(status_fd, f"failed {error.strerror or error}")
+        _report(status_fd, f"failed {error.strerror or error}")
         return
     lifeline = sys.stdin.fileno()
-    while not told_to_end and os.getppid() == parent:
+    while not received and os.getppid() == parent:
         ready, _, _ = select.select([lifeline, woken], [], [], _LOOK_S)
         if woken in ready:
             os.read(woken, 1024)
@@ -61,8 +61,7 @@ def main(parent: int, status_fd: int, grace_s: float, command: Sequence[str]) ->
 
 def _end_everything(engine: int, status_fd: int, grace_s: float) -> None:
     """SIGTERM for the engine's group and whatever else is left, then SIGKILL."""
-    patience = {signal.SIGTERM: grace_s, signal.SIGKILL: _LAST_S}
-    for number, seconds in patience.items():
+    for number, seconds in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _LAST_S)):
         _signal(engine, number)
         until = time.monotonic() + seconds
         while time.monotonic() < until:
@@ -94,31 +93,22 @@ def _anything_left(engine: int) -> bool:
 
 
 def descendants(root: int) -> list[int]:
-    """Every process below `root`, by /proc; nothing where there is none."""
+    """Every process below `root`, by /proc; an empty list on systems without it."""
     children: dict[int, list[int]] = {}
-    try:
-        numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return []
-    for pid in numbers:
-        try:
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                # "pid (name) state parent …": a name may hold anything, brackets too
-                parent = int(file.read().rpartition(b")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            continue  # ended meanwhile
-        children.setdefault(parent, []).append(pid)
-    found: list[int] = []
-    ahead = [root]
-    while ahead:
-        below = children.get(ahead.pop(), [])
-        found += below
-        ahead += below
-    return found
+    for path in glob("/proc/[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError), open(path, "rb") as file:  # ended meanwhile
+            # "pid (name) state parent …": a name may hold anything, brackets too
+            text = file.read()
+            parent = int(text.rpartition(b")")[2].split()[1])
+            children.setdefault(parent, []).append(int(text.split()[0]))
+    pids = [root]
+    for pid in pids:  # the list grows meanwhile
+        pids += children.get(pid, [])
+    return pids[1:]
 
 
 def _reap(engine: int, status_fd: int) -> bool:
-    """Collect whoever has ended; whether the engine itself was among them."""
+    """Collect processes that have ended. Returns whether the engine itself was among them."""
     ended = False
     while True:
         try:
@@ -129,17 +119,12 @@ def _reap(engine: int, status_fd: int) -> bool:
             return ended
         if pid == engine:
             ended = True
-            _tell(status_fd, f"exit {os.waitstatus_to_exitcode(status)}")
+            _report(status_fd, f"exit {os.waitstatus_to_exitcode(status)}")
 
 
-def _tell(status_fd: int, words: str) -> None:
+def _report(status_fd: int, words: str) -> None:
     with suppress(OSError):  # nobody may read any more
         os.write(status_fd, f"{words}\n".encode())
-
-
-def _die_with_guard() -> None:
-    """Should the guard itself be killed, the engine's first process goes with it."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _prctl(option: int, value: int) -> None:
@@ -148,5 +133,5 @@ def _prctl(option: int, value: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4:])
+    run_guard(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4:])
     os._exit(0)  # at once: the engine's Popen has nothing more to say

@@ -1,15 +1,14 @@
-"""What a command's own --help and --version say: real options, not assumed ones."""
-
-from __future__ import annotations
+"""A command's own --help and --version, and the options that they describe."""
 
 import re
 import subprocess
 from collections.abc import Sequence
 from functools import cache
+from subprocess import CompletedProcess
 
 from outdraft.errors import BackendError
 
-_TIMEOUT_S = 120.0  # a cold file system, a heavy import
+_TIMEOUT_S = 180.0  # a cold file system, a heavy import
 _HEAD = re.compile(
     r"^ {0,2}(-{1,2}[A-Za-z][\w-]*(?:[ \w<>\[\]{}|.,:=/-]*?, +-{1,2}[A-Za-z][\w-]*)*)"
 )
@@ -19,47 +18,53 @@ _REMOVED = "argument has been removed"
 
 def options_in(text: str) -> frozenset[str]:
     """Every option that a help text describes, but for those it says were removed."""
-    found: set[str] = set()
+    options: set[str] = set()
     removed: set[str] = set()
-    here: set[str] = set()
+    described: set[str] = set()  # by the entry that the line belongs to
     for line in text.splitlines():
         if head := _HEAD.match(line):
-            here = set(_OPTION.findall(head[1]))
-            found |= here
+            described = set(_OPTION.findall(head[1]))
+            options |= described
         if _REMOVED in line:
-            removed |= here
-    return frozenset(found - removed)
+            removed |= described
+    return frozenset(options - removed)
 
 
 def choices_in(text: str, option: str) -> tuple[str, ...]:
-    """The values that a help text lists behind an option: `--x a,b`, `--x {a,b}`, `--x [a|b]`."""
+    """The values that a help text lists after an option: `--x a,b`, `--x {a,b}`, `--x [a|b]`."""
     listed = rf"^[ \w,-]*{re.escape(option)} +[\[{{]?([\w-]+(?:[,|][\w-]+)+)"
-    found = re.search(listed, text, re.MULTILINE)
-    return tuple(re.split(r"[,|]", found[1])) if found else ()
+    matched = re.search(listed, text, re.MULTILINE)
+    return tuple(re.split(r"[,|]", matched[1])) if matched else ()
 
 
 @cache
-def said_by(command: tuple[str, ...], flag: str) -> str:
+def help_of(command: tuple[str, ...], flag: str = "--help") -> str:
     """What `command flag` prints, standard output first. Asked once."""
+    done = run_program([*command, flag])
+    if done.returncode != 0:
+        raise BackendError(f"{' '.join(command)} {flag} failed: {last_words(done)}")
+    return done.stdout + done.stderr
+
+
+def run_program(command: Sequence[str]) -> CompletedProcess[str]:
+    """Runs a program to its end; BackendError where it cannot be started or does not end."""
     try:
-        done = subprocess.run(
-            [*command, flag],
+        return subprocess.run(
+            command,
             capture_output=True,
             text=True,
             errors="replace",
             timeout=_TIMEOUT_S,
             check=False,
             stdin=subprocess.DEVNULL,
+            cwd="/",  # a folder with the engine's name must not be taken for it
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise BackendError(f"cannot run {' '.join(command)} {flag}: {why}") from error
-    if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        why = lines[-1].strip() if lines else f"code {done.returncode}, and it said nothing"
-        raise BackendError(f"{shown(command)} {flag} failed: {why}")
-    return done.stdout + done.stderr
+        raise BackendError(f"cannot run {' '.join(command)[:200]}: {why}") from error
 
 
-def shown(command: Sequence[str]) -> str:
-    return " ".join(command)
+def last_words(done: CompletedProcess[str]) -> str:
+    """The last line on the standard error, where a program says what went wrong."""
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else f"code {done.returncode}, without a message"

@@ -1,25 +1,45 @@
 """An engine's name → its backend."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
+from typing import Any
 
 from outdraft.backends.backend import Backend
-from outdraft.errors import unknown_choice
+from outdraft.backends.installation import Installation
+from outdraft.errors import BackendError, unknown_choice
 
-# Imported when asked for: nobody pays for an engine that is not in play.
+# Class, its module, and the module that knows its installations (`detect` and `TABLE`). Imported
+# when asked for: nobody pays for an engine that is not in play.
 _HOMES = {
-    "outdraft": ("outdraft.backends.embedded", "Embedded"),
-    "vllm": ("outdraft.backends.vllm", "Vllm"),
-    "sglang": ("outdraft.backends.sglang", "Sglang"),
-    "llamacpp": ("outdraft.backends.llamacpp", "LlamaCpp"),
+    "outdraft": ("Embedded", "embedded", "embedded"),
+    "vllm": ("Vllm", "vllm.backend", "vllm.installation"),
+    "sglang": ("Sglang", "sglang.backend", "sglang.installation"),
+    "llamacpp": ("LlamaCpp", "llamacpp.backend", "llamacpp.installation"),
 }
 ENGINES = tuple(_HOMES)
 
 
 def backend_named(name: str) -> Backend:
+    """For the engine installed here; BackendError with the install line where it is not."""
+    make, home = _modules(name)
+    return make(home.detect())
+
+
+def backend_elsewhere(name: str, version: str | None = None) -> Backend:
+    """For commands that another machine runs: of this version, of the one installed here, or of
+    the newest known."""
+    make, home = _modules(name)
+    if version is None:
+        with suppress(BackendError):
+            return make(replace(home.detect(), command=tuple(home.TABLE.command), is_here=False))
+    return make(home.TABLE.installation(version))
+
+
+def _modules(name: str) -> tuple[Callable[[Installation], Backend], Any]:
     if name not in _HOMES:
         raise unknown_choice("engine", name, ENGINES)
-    module, kind = _HOMES[name]
-    backend: Backend = getattr(import_module(module), kind)()
-    return backend
+    kind, module, home = _HOMES[name]
+    make = getattr(import_module(f"outdraft.backends.{module}"), kind)
+    return make, import_module(f"outdraft.backends.{home}")

@@ -8,29 +8,26 @@
 The engine runs under a guard (`guard.py`): it ends with us even when we are killed.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from http.client import HTTPConnection, HTTPException
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 from outdraft.backends import engine_log, guard
 from outdraft.backends.backend import Backend, Launch, Serving
+from outdraft.backends.flags import HOST
 from outdraft.errors import BackendError
+from outdraft.observe import RemoteServer
 from outdraft.speculation import Speculation
+from outdraft.whole_file import write_text
 
-HOST = "127.0.0.1"
 _POLL_S = 0.25
-_HTTP_TIMEOUT_S = 5.0
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
 _LAST_S = 5.0  # for a guard to end after that
 _ATTEMPTS = 3  # a free port may be taken by somebody else before the engine has it
@@ -46,14 +43,14 @@ class EngineProcess:
     ) -> None:
         self.name = name
         self.launch = launch
-        self.port = port
         self.url = f"http://{HOST}:{port}"
         self.log = log
         self._grace_s = grace_s
         self._is_stopped = False
-        self._told = ""  # by the guard, as it came
+        self._reports = ""  # of the guard: lines `failed WHY` or `exit CODE`
         self._reason: str | None = None  # of its end
-        self._lock = threading.Lock()  # `watched` asks from a thread of its own
+        for path, text in launch.files.items():
+            write_text(Path(path), text)
         self._status, status_fd = os.pipe()
         os.set_blocking(self._status, False)
         try:
@@ -85,42 +82,36 @@ class EngineProcess:
         """The engine's processes, the first one first; empty when it has ended."""
         return sorted(guard.descendants(self._guard.pid))
 
-    # ------------------------------------------------------------ its end
-
     def died(self) -> str | None:
         """Why it has ended, in one line; None while it runs, or after `stop`."""
-        with self._lock:
-            code = None if self._is_stopped else self._exit_code()
-            if code is None:
-                return None
-            if self._reason is None:  # once: processes that are left may still write to the log
-                self._reason = self._why(code)
-            return self._reason
+        code = None if self._is_stopped else self._exit_code()
+        if code is not None and self._reason is None:
+            self._reason = self._why(code)  # once: others may still write to the log
+        return None if code is None else self._reason
 
     def _why(self, code: int | str) -> str:
         if isinstance(code, str):
             return f"cannot start {self.name}: {code} ({self.launch.argv[0]})"
         lines = engine_log.tail(self.log)
         why = engine_log.reason(lines)
-        said = f': "{why}"' if why else ", and its log is empty"
+        detail = f': "{why}"' if why else ", and its log is empty"
         if engine_log.out_of_memory(lines):
             how = f"ran out of memory ({_ending(code)})"
         elif code == -signal.SIGKILL and engine_log.ended_itself(lines):
             how = "ended itself"
         elif code == -signal.SIGKILL:
             how = "was killed (signal 9): by the system, out of memory, or by somebody"
-            said = f'; its last line is "{lines[-1]}"' if lines else ""
+            detail = f'; its last line is "{lines[-1]}"' if lines else ""
         else:
             how = _ending(code)
-        return f"{self.name} {how}{said}; its log is {self.log}"
+        return f"{self.name} {how}{detail}; its log is {self.log}"
 
     def stop(self) -> None:
         """SIGTERM, then SIGKILL; returns when nothing of the engine is left."""
-        with self._lock:
-            if self._is_stopped:
-                return
-            self._is_stopped = True
-            os.close(self._status)
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        os.close(self._status)
         stdin = self._guard.stdin
         assert stdin is not None
         with suppress(OSError):
@@ -133,31 +124,12 @@ class EngineProcess:
                     os.kill(pid, signal.SIGKILL)
             self._guard.wait()
 
-    @contextmanager
-    def watched(self, on_death: Callable[[str], None]) -> Iterator[None]:
-        """Calls `on_death` with the reason, from a thread, as soon as the engine has ended."""
-        done = threading.Event()
-
-        def watch() -> None:
-            while not done.wait(_POLL_S):
-                if reason := self.died():
-                    on_death(reason)
-                    return
-
-        thread = threading.Thread(target=watch, name="engine-watch", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
-
     def _exit_code(self) -> int | str | None:
         """None while it runs; a text where it could not be started at all."""
         with suppress(BlockingIOError):
             while more := os.read(self._status, 1024):
-                self._told += more.decode(errors="replace")
-        for line in self._told.splitlines():
+                self._reports += more.decode(errors="replace")
+        for line in self._reports.splitlines():
             word, _, rest = line.partition(" ")
             if word == "failed":
                 return rest
@@ -166,22 +138,21 @@ class EngineProcess:
         # A guard that is gone without a word was killed, and its engine with it.
         return -signal.SIGKILL if self._guard.poll() is not None else None
 
-    # ------------------------------------------------------------ its beginning
-
     def wait_until_healthy(self, limit_s: float, on_wait: OnWait | None = None) -> None:
         """BackendError when it ends first, or is not healthy within `limit_s` seconds."""
-        began = time.monotonic()
+        began, server = time.monotonic(), RemoteServer(self.url)
         while True:
             if reason := self.died():
                 raise BackendError(reason)
-            if answers(self.port):
+            if server.is_ready():
                 return
             waited = time.monotonic() - began
             last = engine_log.last_line(self.log)
             if waited > limit_s:
-                said = f'; its last line is "{last}"' if last else ""
+                detail = f'; its last line is "{last}"' if last else ""
                 raise BackendError(
-                    f"{self.name} was not healthy within {limit_s:g} s{said}; its log is {self.log}"
+                    f"{self.name} was not healthy within {limit_s:g} s{detail}; "
+                    f"its log is {self.log}"
                 )
             if on_wait is not None:
                 on_wait(waited, last)
@@ -205,40 +176,19 @@ def start(
         engine = EngineProcess(backend.name, launch, port, log, grace_s)
         try:
             engine.wait_until_healthy(limit_s, on_wait)
-        except BackendError:
+            return engine
+        except BaseException as error:
             engine.stop()
-            if attempt + 1 < _ATTEMPTS and engine_log.is_address_taken(engine_log.tail(log)):
-                continue
-            raise
-        except BaseException:
-            engine.stop()
-            raise
-        return engine
+            is_last = attempt + 1 == _ATTEMPTS or not isinstance(error, BackendError)
+            if is_last or not engine_log.is_address_taken(engine_log.tail(log)):
+                raise
     raise AssertionError("the last attempt returns or raises")
 
 
 def free_port() -> int:
     with socket.socket() as at:
         at.bind((HOST, 0))
-        port: int = at.getsockname()[1]
-        return port
-
-
-def answers(port: int) -> bool:
-    """Whether the server there is ready: /health says so, or, without one, it lists its models."""
-    status = _status(port, "/health")
-    return status == 200 or (status == 404 and _status(port, "/v1/models") == 200)
-
-
-def _status(port: int, path: str) -> int | None:
-    connection = HTTPConnection(HOST, port, timeout=_HTTP_TIMEOUT_S)  # never through a proxy
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().status
-    except (OSError, HTTPException):
-        return None
-    finally:
-        connection.close()
+        return int(at.getsockname()[1])
 
 
 def _ending(code: int) -> str:

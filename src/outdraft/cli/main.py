@@ -1,93 +1,68 @@
 """`outdraft`: finds the command, runs it, turns errors into one line and an exit code.
 
-0 done · 1 a measurement is invalid, or the engine failed · 2 something the user can mend
-130 interrupted
+0 done · 1 a measurement is invalid, or the engine failed · 2 something the user can fix
+130 interrupted · 141 the reader of stdout left
 """
 
-from __future__ import annotations
-
-import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 from outdraft import __version__
-from outdraft.cli import bench, compare, distill, emit, export, generate, plan, report, serve, tune
-from outdraft.errors import OptionError, OutdraftError
+from outdraft.cli.command import HELP, Command, make_parser
+from outdraft.errors import OutdraftError, unknown_choice
 
-_EXAMPLES = """\
-examples:
-  outdraft tune
-  outdraft generate "Why is the sky blue?"
-  outdraft generate "Repeat: one two three four one two" --method ngram --k 5 --compare
-  outdraft serve --method ngram --k 5
-  outdraft generate --help
-"""
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse, with its complaints in the form of all others: one line, exit code 2."""
-
-    def error(self, message: str) -> NoReturn:
-        raise OptionError(f"{message}; see `{self.prog} --help`")
-
-
-def build_parser() -> Parser:
-    parser = Parser(
-        prog="outdraft",
-        description="Decide on, tune and run speculative decoding, with evidence.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"outdraft {__version__}")
-    parser.add_argument("--debug", action="store_true", help="show tracebacks")
-    commands = parser.add_subparsers(
-        dest="command", metavar="COMMAND", title="commands", parser_class=Parser
-    )
-    generate.add_parser(commands)
-    serve.add_parser(commands)
-    bench.add_parser(commands)
-    compare.add_parser(commands)
-    tune.add_parser(commands)
-    report.add_parser(commands)
-    emit.add_parser(commands)
-    plan.add_parser(commands)
-    distill.add_parser(commands)
-    export.add_parser(commands)
-    return parser
+# Each is a module of this package with a `run`; only the chosen one is imported.
+COMMANDS = {name: text["summary"] for name, text in HELP.items() if name != "outdraft"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     try:
-        parser = build_parser()
-        args = parser.parse_args(arguments)
-        if args.command is None:
-            parser.print_help()
-            return 0
-        code: int = args.run(args)
-        sys.stdout.flush()
+        code = _run(arguments)
+        sys.stdout.flush()  # so that a reader who left is noticed here
         return code
-    except OutdraftError as error:
-        if debug:
-            raise
-        print(f"outdraft: {error}", file=sys.stderr)
-        return 2
     except BrokenPipeError:
         # The reader left (`| head`). Python would complain once more while it shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except OSError as error:  # no permission, a full disk: the system's own words say it
+    except (OutdraftError, OSError, ModuleNotFoundError) as error:
         if debug:
             raise
-        print(f"outdraft: {error}", file=sys.stderr)
+        print(f"outdraft: {_message(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\noutdraft: interrupted", file=sys.stderr)
         return 130
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError):  # torch, fastapi: packages of an extra
+        return f"this needs {error.name}, not installed here; run pip install 'outdraft[server]'"
+    return str(error)  # of an OSError, such as a full disk: the system's own words
+
+
+def find_command(name: str) -> Command:
+    if name not in COMMANDS:
+        raise unknown_choice("command", name, COMMANDS)
+    # `outdraft --help` and a misspelt command need no options.
+    from outdraft.cli.commands import GROUPS
+
+    return Command(name, GROUPS[name])
+
+
+def _run(arguments: list[str]) -> int:
+    place = next((i for i, each in enumerate(arguments) if not each.startswith("-")), None)
+    table = "".join(f"\n  {name:10} {summary}" for name, summary in COMMANDS.items())
+    parser = make_parser("outdraft", f"\n\ncommands:{table}")
+    parser.add_argument("--version", action="version", version=f"outdraft {__version__}")
+    parser.parse_args(arguments[:place])
+    if place is None:
+        parser.print_help()
+        return 0
+    command = find_command(arguments[place])
+    return command.run(command.parse(arguments[place + 1 :]))
 
 
 if __name__ == "__main__":

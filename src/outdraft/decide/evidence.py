@@ -1,62 +1,28 @@
-"""What a verdict is made from: ratios with intervals, acceptance, and facts around them.
+"""What a verdict is made from: ratios with intervals, acceptance, and the circumstances.
 
 Every ratio is a speedup: above 1 the candidate is better. What was not measured is None.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from outdraft.stats import Ratio
+from outdraft.decide.texts import Agreement
+from outdraft.goodput import RoundCost
+from outdraft.plan.findings import Pairing, Shares
+from outdraft.stats.ratios import Ratio
 
 
 @dataclass(frozen=True, slots=True)
-class Acceptance:
+class AcceptanceSummary:
     rate: float  # over all draft tokens
     p10: float | None = None  # over requests
     p50: float | None = None
     p90: float | None = None
     by_category: Mapping[str, float] = field(default_factory=dict)
     by_temperature: Mapping[str, float] = field(default_factory=dict)
-    per_position: tuple[float, ...] = ()  # share of the rounds that had the place
+    per_position: tuple[float, ...] = ()  # of the rounds whose draft had that position
     length: float | None = None  # tokens emitted per round that proposed something
-    num_requests: int = 0  # whose server told
-
-
-@dataclass(frozen=True, slots=True)
-class Equivalence:
-    """Greedy texts of the same prompts in both arms."""
-
-    num_compared: int
-    num_identical: int
-    first_divergences: tuple[int, ...] = ()  # characters into the text, of those that differ
-
-    @property
-    def share(self) -> float:
-        return self.num_identical / self.num_compared if self.num_compared else 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Shares of the device's memory, from the plan."""
-
-    target: float
-    draft: float
-    headroom: float
-
-
-@dataclass(frozen=True, slots=True)
-class Pairing:
-    size_ratio: float | None = None  # target parameters over draft parameters
-    same_family: bool | None = None
-    same_tokenizer: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    k: float  # draft tokens of a round, on average
-    round: float  # what a round of k costs on this machine, in plain steps
+    num_requests: int = 0  # whose acceptance was reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +34,23 @@ class Evidence:
     p99: Ratio | None = None  # of e2e; None where the sample is too small for one
     by_category: Mapping[str, Ratio] = field(default_factory=dict)
     by_temperature: Mapping[str, Ratio] = field(default_factory=dict)
-    acceptance: Acceptance | None = None
+    part_level: float = 0.95  # of the intervals of parts and of the P99
+    acceptance: AcceptanceSummary | None = None
     mean_output_tokens: float | None = None
-    temperatures: tuple[float, ...] = ()  # that occur
+    temperatures: tuple[float, ...] = ()  # all that occur
     noise_floor: float = 0.0  # half-width of an A/A run's interval
-    equivalence: Equivalence | None = None
+    texts: Agreement | None = None  # of both arms
+    text_floor: Agreement | None = None  # of the baseline and itself
+    is_lossy: bool = False  # the candidate's texts differ by design
     error_rate: float = 0.0
-    problems: tuple[str, ...] = ()  # of the measurement; it is invalid if is_valid is False
+    problems: tuple[str, ...] = ()  # of the measurement; remarks if it is valid
     is_valid: bool = True
-    more_requests: int | None = None  # an unclear answer would need about so many more
+    more_requests: int | None = None  # about how many more would make it clear
     ttft_bound: bool = False  # the service promises a time to first token
-    memory: Memory | None = None
+    memory: Shares | None = None
     pairing: Pairing | None = None
-    costs: Costs | None = None
+    costs: RoundCost | None = None
     unquantized_acceptance: float | None = None  # of the same draft at full precision
-    break_even: Mapping[str, float] = field(default_factory=dict)  # load → acceptance needed
+    load: str = "this load"  # that the costs were measured at
+    concurrency: int | None = None  # requests at a time; None: they came by the clock
+    has_idle_slots: bool = True  # towards the end of a block fewer run

@@ -1,113 +1,146 @@
-"""The decision. Measured evidence decides; checks only explain."""
+"""The verdict: measured ratios and texts decide, checks only explain."""
 
-from __future__ import annotations
+from dataclasses import dataclass
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
-
-from outdraft.decide.checks import Check, Thresholds, run_checks
+from outdraft.decide.checks import Thresholds, run_checks
 from outdraft.decide.evidence import Evidence
-from outdraft.stats import Ratio, Zone, zone
+from outdraft.decide.texts import TextFinding, counts_text, judge_texts
+from outdraft.plan.findings import Check
+from outdraft.stats.ratios import Ratio
+from outdraft.stats.sequential import Zone, zone
 
 SHIP, DONT_SHIP, SHIP_FOR, INCONCLUSIVE = "SHIP", "DON'T SHIP", "SHIP FOR", "INCONCLUSIVE"
-DEFAULT_MARGIN = 0.01  # a difference this small is none
+DEFAULT_MARGIN = 0.01  # a smaller difference counts as no difference
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     decision: str
-    ship_for: tuple[str, ...]  # the parts of the traffic it wins on, if not on all
+    ship_for: tuple[str, ...]  # the parts of the traffic that win, if not all do
     reasons: tuple[str, ...]
     checks: tuple[Check, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+    @property
+    def label(self) -> str:
+        """The decision, with the parts of the traffic that it holds for."""
+        return f"{self.decision} {', '.join(self.ship_for)}".rstrip()
 
 
 def decide(
-    evidence: Evidence,
-    *,
-    thresholds: Thresholds | None = None,
-    margin: float = DEFAULT_MARGIN,
+    evidence: Evidence, *, thresholds: Thresholds | None = None, margin: float = DEFAULT_MARGIN
 ) -> Verdict:
-    """`margin`: how far from 1 an interval must lie to count; the noise floor widens it."""
-    margin = max(margin, evidence.noise_floor)
+    """An interval has to lie `margin` or more away from 1; the noise floor is the least margin.
+    Whatever the speed, an arm whose texts are clearly not the baseline's is not shipped."""
     checks = tuple(run_checks(evidence, thresholds or Thresholds()))
-    decision, ship_for, reasons = _decide(evidence, margin)
+    decision, ship_for, reasons = _decide(evidence, max(margin, evidence.noise_floor))
+    ships = decision in (SHIP, SHIP_FOR)
+    about_texts = _about_texts(evidence, ships=ships)
+    finding = finding_on(evidence) if evidence.is_valid else TextFinding.NONE
+    if finding is TextFinding.OTHER:
+        decision, ship_for, reasons = DONT_SHIP, (), [*about_texts, *reasons]
+    elif finding is TextFinding.DOUBTFUL and ships:
+        decision, ship_for, reasons = INCONCLUSIVE, (), [*about_texts, *reasons]
+    else:
+        reasons += about_texts
     return Verdict(decision, ship_for, (*reasons, *_remarks(evidence)), checks)
 
 
+def finding_on(evidence: Evidence) -> TextFinding:
+    """What the texts say of the candidate. A lossy rule is known to change them."""
+    if evidence.is_lossy:
+        return TextFinding.NONE
+    return judge_texts(evidence.texts, evidence.text_floor)
+
+
+def _about_texts(evidence: Evidence, *, ships: bool) -> list[str]:
+    texts, finding = evidence.texts, finding_on(evidence)
+    counts = counts_text(texts, evidence.text_floor)
+    if evidence.is_lossy:
+        return ["texts differ by design (a lossy rule) and are not judged"]
+    if texts is None:
+        return [counts] if ships else []
+    if not texts.first_differences:
+        return []
+    example = [] if texts.example is None else [f"e.g. {texts.example}"]
+    if finding is TextFinding.OTHER:
+        return [f"the candidate writes other texts: {counts}", *example]
+    if finding is TextFinding.DOUBTFUL:
+        return [f"the candidate may write other texts: {counts}", *example]
+    return [f"{counts}; those that differ do so {texts.places}"]
+
+
 def _decide(evidence: Evidence, margin: float) -> tuple[str, tuple[str, ...], list[str]]:
-    main = evidence.e2e
+    """The decision, the parts of the traffic to ship for, and the reasons."""
+    main, tail = evidence.e2e, evidence.p99
     if not evidence.is_valid:
-        # Not every problem is the reason: some are only good to know.
+        # Some of these problems are remarks: not each of them made the run invalid.
         return INCONCLUSIVE, (), ["the run is invalid and proves nothing", *evidence.problems]
     if main is None or main.low is None:
         count = 0 if main is None else main.num_blocks
-        words = f"too little was measured for an interval ({count} blocks)"
-        return INCONCLUSIVE, (), [words + _more(evidence)]
+        reason = f"too little was measured for an interval ({count} blocks)"
+        return INCONCLUSIVE, (), [reason + _more(evidence)]
     whole = zone(main, margin)
+    server = _zone_of_server(evidence, margin)
     parts = {
-        **{f"category {name}": zone(each, margin) for name, each in evidence.by_category.items()},
-        **{
-            f"temperature {name}": zone(each, margin)
-            for name, each in evidence.by_temperature.items()
-        },
+        **{f"category {name}": ratio for name, ratio in evidence.by_category.items()},
+        **{f"temperature {name}": ratio for name, ratio in evidence.by_temperature.items()},
     }
-    winners = tuple(name for name, where in parts.items() if where is Zone.WIN)
-    losers = tuple(name for name, where in parts.items() if where is Zone.LOSE)
-    told = [_told("requests end to end", main)]
-    told += [_told(name, _part(evidence, name)) for name in (*winners, *losers)]
-    tail = evidence.p99
+    winners = tuple(name for name in parts if zone(parts[name], margin) is Zone.WIN)
+    losers = tuple(name for name in parts if zone(parts[name], margin) is Zone.LOSE)
+    reasons = [_sentence("requests end to end", main)]
     tail_loses = tail is not None and zone(tail, margin) is Zone.LOSE
     if tail is not None and tail_loses:
-        told.insert(1, _told("P99 end to end", tail))
+        reasons.append(_sentence("P99 end to end", tail))
+    reasons += [_sentence(name, parts[name]) for name in (*winners, *losers)]
+    if evidence.throughput is not None and server not in (None, whole):
+        reasons.append(_sentence("throughput", evidence.throughput))
     if winners and losers:
-        return SHIP_FOR, _without_overlap(winners, losers), told
+        return SHIP_FOR, _without_overlap(winners, losers), reasons
+    if (whole is Zone.WIN or winners) and server not in (None, Zone.WIN):
+        both = f"with {evidence.concurrency} at a time, throughput must clearly win too"
+        return INCONCLUSIVE, (), [*reasons, f"{both}: requests may have had idle neighbours"]
     if whole is Zone.WIN and (tail_loses or losers):
         who = "the tail" if tail_loses else "a part of the traffic"
-        told.append(f"the median gains and {who} loses: measure the parts of this traffic apart")
-        return INCONCLUSIVE, (), told
+        apart = f"requests gain on average and {who} loses: measure the parts of this traffic apart"
+        return INCONCLUSIVE, (), [*reasons, apart]
     if whole is Zone.WIN:
-        return SHIP, (), told
+        return SHIP, (), reasons
     if winners:
-        return SHIP_FOR, winners, told
+        return SHIP_FOR, winners, reasons
     if whole is Zone.LOSE:
-        return DONT_SHIP, (), told
-    if whole is Zone.TIE:
-        told.append(f"no difference of more than {100 * margin:.3g} % either way")
-        return INCONCLUSIVE, (), told
-    told.append(f"not clear: the interval is neither beyond nor within {100 * margin:.3g} % of 1")
-    told[-1] += _more(evidence)
-    return INCONCLUSIVE, (), told
+        return DONT_SHIP, (), reasons
+    percent = f"{100 * margin:.3g} %"
+    unclear = f"not clear: the interval is neither beyond nor within {percent} of 1"
+    tie = f"no difference of more than {percent} either way"
+    return INCONCLUSIVE, (), [*reasons, tie if whole is Zone.TIE else unclear + _more(evidence)]
+
+
+def _zone_of_server(evidence: Evidence, margin: float) -> Zone | None:
+    """Where the throughput lies, if it has to be asked. Towards the end of a block the slots of a
+    faster arm are idle earlier: its last requests have the machine for themselves, which flatters
+    their times. Where slots are kept busy, times are enough."""
+    is_crowded = evidence.has_idle_slots and (evidence.concurrency or 1) > 1
+    ratio = evidence.throughput if is_crowded else None
+    return None if ratio is None or ratio.low is None else zone(ratio, margin)
 
 
 def _without_overlap(winners: tuple[str, ...], losers: tuple[str, ...]) -> tuple[str, ...]:
-    """If whole temperatures lose, say which to ship for; categories then are mixed ones."""
+    """Winners of the kind that loses too. If a temperature loses, every category contains some of
+    its requests, so a category that wins is no traffic to ship for."""
     for kind in ("temperature", "category"):
-        if any(name.startswith(kind) for name in losers):
-            chosen = tuple(name for name in winners if name.startswith(kind))
-            if chosen:
-                return chosen
+        chosen = tuple(name for name in winners if name.startswith(kind))
+        if chosen and any(name.startswith(kind) for name in losers):
+            return chosen
     return winners
 
 
-def _part(evidence: Evidence, name: str) -> Ratio:
-    kind, _, which = name.partition(" ")
-    table: Mapping[str, Ratio] = (
-        evidence.by_category if kind == "category" else evidence.by_temperature
-    )
-    return table[which]
-
-
-def _told(what: str, ratio: Ratio) -> str:
-    word = "faster" if ratio.estimate >= 1 else "slower"
-    times = ratio.estimate if ratio.estimate >= 1 else 1 / ratio.estimate
+def _sentence(what: str, ratio: Ratio) -> str:
+    is_faster = ratio.estimate >= 1
+    times = ratio.estimate if is_faster else 1 / ratio.estimate
     interval = "" if ratio.low is None else f" [{ratio.low:.2f}, {ratio.high:.2f}]"
     return (
-        f"{what}: {times:.2f} times {word}, speedup {ratio.estimate:.2f}{interval}, "
-        f"n={ratio.num_pairs}"
+        f"{what}: {times:.2f} times {'faster' if is_faster else 'slower'}, "
+        f"speedup {ratio.estimate:.2f}{interval}, n={ratio.num_pairs}"
     )
 
 
@@ -124,7 +157,6 @@ def _remarks(evidence: Evidence) -> list[str]:
     if evidence.is_valid:
         remarks += evidence.problems
         if evidence.e2e is not None and evidence.p99 is None:
-            remarks.append(
-                f"the tail is not known: {evidence.e2e.num_pairs} pairs are too few for a P99"
-            )
+            num_pairs = evidence.e2e.num_pairs
+            remarks.append(f"the tail is not known: {num_pairs} pairs are too few for a P99")
     return remarks

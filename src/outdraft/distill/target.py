@@ -1,14 +1,14 @@
-"""The target of a distillation: its files, its shape, its tokenizer, and itself as a network."""
-
-from __future__ import annotations
+"""The target of a distillation: its files, its shape, its tokenizer and its network."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from outdraft.catalog import ModelFiles, resolve
-from outdraft.distill.network import Network, load_network
+from outdraft.distill.network import Network, RotaryEmbedding
 from outdraft.engine.loading import resolve_device, resolve_dtype
+from outdraft.engine.models.weights import open_weights, read_shaped
 from outdraft.engine.tokenizer import Tokenizer, load_tokenizer
 from outdraft.errors import ModelError
 from outdraft.modelspec import ModelSpec, read_modelspec
@@ -27,30 +27,43 @@ class Target:
 
     @property
     def eos_ids(self) -> tuple[int, ...]:
-        return tuple(dict.fromkeys((*self.tokenizer.eos_ids, *self.spec.eos_ids)))
+        return end_of_text_ids(self.tokenizer, self.spec)
 
     def identity(self) -> dict[str, object]:
-        """What tells this target's texts from another's."""
-        spec = self.spec
-        return {
-            "name": self.files.path.name,
-            "num_parameters": spec.num_parameters,
-            "num_bytes": spec.num_bytes,
-            "vocab_size": spec.vocab_size,
-            "hidden_size": spec.hidden_size,
-            "num_layers": spec.num_layers,
-        }
+        """Values that tell this target's texts from another's."""
+        keys = ("num_parameters", "num_bytes", "vocab_size", "hidden_size", "num_layers")
+        return {"name": self.files.path.name, **{key: getattr(self.spec, key) for key in keys}}
+
+
+def end_of_text_ids(tokenizer: Tokenizer, spec: ModelSpec) -> tuple[int, ...]:
+    return tuple(dict.fromkeys((*tokenizer.eos_ids, *spec.eos_ids)))
 
 
 def load_target(name: str, *, device: str, dtype: str) -> Target:
     where = resolve_device(device)
     files = resolve(name)
-    spec = read_modelspec(files.path)  # refuses what no one here can run
+    spec = read_modelspec(files.path)  # refuses what the engine cannot run
     tokenizer = load_tokenizer(files.path)
-    if not (tokenizer.eos_ids or spec.eos_ids):
+    if not end_of_text_ids(tokenizer, spec):
         raise ModelError(
             f"{files.name} names no end-of-text token, so its answers would never end; "
             "add eos_token_id to its config.json"
         )
     network = load_network(files.path, spec, dtype=resolve_dtype(dtype, where), device=where)
     return Target(files, spec, tokenizer, network)
+
+
+def load_network(
+    path: Path, spec: ModelSpec, *, dtype: torch.dtype, device: torch.device
+) -> Network:
+    """A model's files as a network that is not trained."""
+    with torch.device("meta"):
+        network = Network(spec)
+    weights = open_weights(path, num_heads=spec.num_heads, num_kv_heads=spec.num_kv_heads)
+    state = {
+        name: read_shaped(weights, name, parameter.shape).to(device=device, dtype=dtype)
+        for name, parameter in network.named_parameters()
+    }
+    network.load_state_dict(state, assign=True)
+    network.rotary = RotaryEmbedding(spec).to(device)  # a buffer, so no tensor of the files
+    return network.requires_grad_(False).eval()

@@ -1,65 +1,44 @@
-"""EngineConfig: what an engine is started with, each flag with the reason why it is there."""
+"""EngineConfig: what an engine is started with, as its backend says; all forms are made of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import PurePosixPath
 
-from outdraft.backends import llamacpp_found, sglang_found, vllm_found
-from outdraft.backends.backend import Backend, Launch, Serving, Traffic
-from outdraft.backends.embedded import Embedded
-from outdraft.backends.llamacpp import LlamaCpp
-from outdraft.backends.sglang import Sglang
-from outdraft.backends.sglang_flags import adaptive_config
-from outdraft.backends.vllm import Vllm
-from outdraft.catalog import resolve
-from outdraft.catalog.entries import SHIPPED_DRAFTS
-from outdraft.catalog.lookup import find_entry
-from outdraft.emit.drafts import check_head, draft_file
+from outdraft.backends.backend import Backend, Container, Launch, Serving, Traffic
+from outdraft.backends.checks import preflight
+from outdraft.backends.lookup import backend_elsewhere
+from outdraft.catalog import find_entry, local_path
 from outdraft.emit.nearest import nearest
-from outdraft.emit.why import why
-from outdraft.errors import BackendError, OptionError, unknown_choice
-from outdraft.speculation import WITH_DRAFT, Speculation
-from outdraft.version import __version__
-
-ENGINES = ("vllm", "sglang", "llamacpp", "outdraft")
-ADAPTIVE_FILE = "sglang-adaptive.json"  # beside the command, or mounted at /etc/outdraft
-DIST_PORT = 20000  # SGLang's hosts meet there
-RAY_PORT = 6379
+from outdraft.errors import OptionError
+from outdraft.modelspec.head import is_packed
+from outdraft.speculation import Speculation
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
-    words: tuple[str, ...]  # the flag and its value
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineConfig:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig(Launch):
     engine: str
+    title: str  # the engine's name as its makers write it
     version: str
     summary: str  # of the speculation, in words
-    program: tuple[str, ...]  # what is run, before its flags
-    flags: tuple[Flag, ...]
     port: int
-    env: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    files: Mapping[str, str] = field(default_factory=dict)  # to be there before the start
-    models: tuple[str, ...] = ()  # as the flags name them
-    gpus: int = 1  # of each host; 0 on a CPU
-    hosts: int = 1
+    container: Container
+    gpus: int  # of each host; 0 on a CPU
+    hosts: int
 
     @property
-    def argv(self) -> tuple[str, ...]:
-        return (*self.program, *(word for flag in self.flags for word in flag.words))
+    def local_models(self) -> tuple[str, ...]:
+        """Those that are named by an absolute path: a container sees them at the same one."""
+        return tuple(name for name in self.models if PurePosixPath(name).is_absolute())
 
-    def value_of(self, flag: str) -> str | None:
-        return next((f.words[1] for f in self.flags if f.words[0] == flag and f.words[1:]), None)
-
-    def with_value(self, flag: str, value: str) -> EngineConfig:
-        changed = (replace(f, words=(flag, value)) if f.words[0] == flag else f for f in self.flags)
+    def with_values(self, values: Mapping[str, str]) -> EngineConfig:
+        """The same flags with other values; those that are not there stay away."""
+        changed = (
+            replace(flag, values=(values[flag.name],)) if flag.name in values else flag
+            for flag in self.flags
+        )
         return replace(self, flags=tuple(changed))
 
 
@@ -76,45 +55,8 @@ def engine_config(
 
     With several hosts `serving.tensor_parallel_size` is the number of GPUs of each.
     """
-    if engine not in ENGINES:
-        raise unknown_choice("engine", engine, ENGINES)
-    for name, value in (("hosts", hosts), ("tensor_parallel_size", serving.tensor_parallel_size)):
-        if value < 1:
-            raise OptionError(f"{name} must be at least 1, got {value}")
-    if hosts > 1 and engine not in ("vllm", "sglang"):
-        raise OptionError(f"{engine} runs on one host, got {hosts}; use vllm or sglang for more")
-    gpus = serving.tensor_parallel_size
-    speculation = replace(speculation, draft=_absolute(speculation.draft))
-    serving = replace(serving, target=_absolute(serving.target) or "")
-    serving, notes = _spread(engine, serving, hosts)
-    if hosts > 1 and engine == "vllm" and speculation.method in WITH_DRAFT:
-        notes.append("the draft runs on the last pipeline stage")
-    backend, version = _backend(engine, version, notes)
-    if engine == "llamacpp":
-        serving = replace(serving, target=_gguf(serving.target))
-    if speculation.method in WITH_DRAFT and speculation.draft is not None:
-        check_head(engine, speculation.draft)
-        if engine == "llamacpp":
-            speculation = replace(speculation, draft=draft_file(speculation.draft))
-    launch = backend.launch(serving, speculation, port)
-    notes += _expected(backend, serving, speculation)
-    program, rest = _split(engine, launch)
-    draft = () if speculation.is_off or speculation.draft is None else (speculation.draft,)
-    return EngineConfig(
-        engine=engine,
-        version=version,
-        summary=in_words(speculation),
-        program=program,
-        flags=tuple(Flag(words, why(engine, words)) for words in grouped(rest)),
-        port=port,
-        env=launch.env,
-        notes=tuple(dict.fromkeys((*launch.notes, *notes))),
-        files={ADAPTIVE_FILE: adaptive_config(speculation)}
-        if "--speculative-adaptive" in rest
-        else {},
-        models=(serving.target, *draft),
-        gpus=0 if _is_cpu(backend) else gpus,
-        hosts=hosts,
+    return _make_config(
+        backend_elsewhere(engine, version), speculation, replace(serving, hosts=hosts), port
     )
 
 
@@ -127,142 +69,66 @@ def nearest_config(
     notes: tuple[str, ...] = (),
     version: str | None = None,
 ) -> EngineConfig:
-    """`engine_config` of what the engine can run that is nearest, with what differs as notes.
+    """The configuration of what the engine can run that is nearest, with what differs as notes.
 
     `k`: the draft length where it has no schedule, 0 for off. `notes`: more of them.
     """
-    backend, _ = _backend(engine, version, [])
-    meant, differences = nearest(engine, speculation, backend.capabilities(), k=k)
-    config = engine_config(engine, meant, serving, version=version)
+    backend = backend_elsewhere(engine, version)
+    meant, differences = nearest(backend, speculation, k=k)
+    config = _make_config(backend, meant, serving, port=8000)
     return replace(config, notes=(*notes, *differences, *config.notes))
 
 
-def in_words(speculation: Speculation) -> str:
-    if speculation.is_off:
-        return "no speculation"
-    draft = f" with {speculation.draft}" if speculation.draft else ""
-    schedule = ", k by load" if speculation.schedule else ""
-    return f"{speculation.method}{draft}, k = {speculation.k}{schedule}, {speculation.rule}"
+def needs_folder(engine: str, draft: str) -> bool:
+    """Whether the draft has to be made an ordinary folder first, by `outdraft export`: a .gguf
+    file, or a head stored in blocks."""
+    path = local_path(draft)
+    is_folder = path.suffix != ".gguf" and not is_packed(path)
+    return not is_folder and backend_elsewhere(engine).capabilities().needs_folders
 
 
-def grouped(words: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Each flag with its values; a value never begins with a dash and a letter."""
-    groups: list[list[str]] = []
+def _make_config(
+    backend: Backend, speculation: Speculation, serving: Serving, port: int
+) -> EngineConfig:
+    for name in ("hosts", "tensor_parallel_size"):
+        value = getattr(serving, name)
+        if value < 1:
+            raise OptionError(f"{name} must be at least 1, got {value}")
+    if speculation.draft is not None:
+        speculation = replace(speculation, draft=_absolute(speculation.draft))
+    serving = replace(serving, target=_absolute(serving.target))
+    launch = backend.launch(serving, speculation, port)
+    _check_words(launch.argv)
+    traffic = Traffic(concurrency=serving.max_num_seqs or 1)  # as many as it takes at a time
+    warnings = preflight(backend, serving, speculation, traffic)
+    launch = replace(launch, notes=tuple(dict.fromkeys((*launch.notes, *warnings))))
+    container = backend.container()
+    return EngineConfig(
+        **{field.name: getattr(launch, field.name) for field in fields(launch)},
+        engine=backend.name,
+        title=backend.title,
+        version=backend.installation.version,
+        summary=speculation.describe(),
+        port=port,
+        container=container,
+        gpus=serving.tensor_parallel_size if container.uses_gpus else 0,
+        hosts=serving.hosts,
+    )
+
+
+def _check_words(words: Iterable[str]) -> None:
+    """A file of text cannot hold every name."""
     for word in words:
-        if not groups or (word.startswith("-") and word.lstrip("-")[:1].isalpha()):
-            groups.append([word])
-        else:
-            groups[-1].append(word)
-    return [tuple(group) for group in groups]
+        if bad := re.search("[\0\ud800-\udfff]", word):
+            raise OptionError(
+                f"{word!r} cannot stand in a file: it holds the character U+{ord(bad[0]):04X}; "
+                "rename it"
+            )
 
 
-def _absolute(name: str | None) -> str | None:
+def _absolute(name: str) -> str:
     """A folder or file that is here, by its whole path: a container mounts it there."""
-    if name is None or find_entry(name) is not None:
+    if find_entry(name) is not None:
         return name
-    shipped = SHIPPED_DRAFTS.get(name.lower())
-    path = Path(name).expanduser() if shipped is None else shipped.path
+    path = local_path(name)
     return str(path.resolve()) if path.exists() or name.startswith(("./", "../", "~")) else name
-
-
-def _spread(engine: str, serving: Serving, hosts: int) -> tuple[Serving, list[str]]:
-    """Several hosts: vLLM in pipeline stages through Ray, SGLang in one tensor-parallel group."""
-    if hosts == 1:
-        return serving, []
-    if engine == "vllm":
-        staged = ("--pipeline-parallel-size", str(hosts), "--distributed-executor-backend", "ray")
-        notes = ["Ray is a package of its own: pip install ray beside vLLM on every host"]
-        return replace(serving, extra=(*staged, *serving.extra)), notes
-    flags = ("--nnodes", str(hosts), "--node-rank", "0", "--dist-init-addr", f"HEAD:{DIST_PORT}")
-    notes = [
-        "SGLang does not speculate in pipeline stages: one tensor-parallel group over all hosts, "
-        "which wants a fast network between them",
-        f"HEAD is the first host's address; every host runs the same with its own --node-rank, 0 "
-        f"to {hosts - 1}",
-    ]
-    size = serving.tensor_parallel_size * hosts
-    return replace(serving, tensor_parallel_size=size, extra=(*flags, *serving.extra)), notes
-
-
-def _backend(engine: str, version: str | None, notes: list[str]) -> tuple[Backend, str]:
-    if engine == "vllm":
-        found = _vllm(version, notes)
-        return Vllm(found), found.installed.version
-    if engine == "sglang":
-        sglang = _sglang(version, notes)
-        return Sglang(sglang, ADAPTIVE_FILE, writes_dumps=True), sglang.installed.version
-    if version is not None:
-        notes.append(f"one version of {engine} is known here; {version} is not looked at")
-    if engine == "llamacpp":
-        llamacpp = _llamacpp(version)
-        return LlamaCpp(llamacpp), llamacpp.version
-    return Embedded(), __version__
-
-
-def _vllm(version: str | None, notes: list[str]) -> vllm_found.Found:
-    if version is None:
-        try:
-            return replace(vllm_found.detect(), program="vllm")
-        except BackendError:
-            version = vllm_found.NEWEST
-    if vllm_found.numbers(version) > vllm_found.numbers(vllm_found.NEWEST):
-        notes.append(f"vLLM {version} is newer than the newest known here, {vllm_found.NEWEST}")
-    return vllm_found.known(version)
-
-
-def _sglang(version: str | None, notes: list[str]) -> sglang_found.Found:
-    if version is None:
-        try:
-            return replace(sglang_found.detect(), python="python3")
-        except BackendError:
-            version = sglang_found.NEWEST
-    if vllm_found.numbers(version) > vllm_found.numbers(sglang_found.NEWEST):
-        notes.append(f"SGLang {version} is newer than the newest known here, {sglang_found.NEWEST}")
-    return sglang_found.known(version)
-
-
-def _llamacpp(version: str | None) -> llamacpp_found.Found:
-    if version is None:
-        with suppress(BackendError):
-            here = llamacpp_found.detect()
-            return replace(here, command=llamacpp_found.NEWEST.command, is_here=False)
-    return llamacpp_found.NEWEST
-
-
-def _expected(backend: Backend, serving: Serving, speculation: Speculation) -> tuple[str, ...]:
-    """What is known to disappoint with as many requests as it takes at a time."""
-    if not isinstance(backend, Vllm | Sglang):
-        return ()  # theirs are about this machine
-    return backend.preflight(serving, speculation, Traffic(concurrency=serving.max_num_seqs or 1))
-
-
-def _gguf(target: str) -> str:
-    if find_entry(target) is not None:
-        return str(resolve(target).path)
-    if not target.endswith(".gguf"):
-        raise OptionError(f"llama.cpp serves .gguf files, got {target}; name one with --target")
-    return target
-
-
-def _split(engine: str, launch: Launch) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The program as it is called anywhere, and the rest."""
-    argv = launch.argv
-    if engine == "vllm":
-        return argv[:3], argv[3:]  # vllm serve TARGET
-    if engine == "sglang":
-        return argv[:3], argv[3:]  # python3 -m sglang.launch_server
-    if engine == "llamacpp":
-        return argv[:1], argv[1:]
-    rest = list(argv[argv.index("serve") + 1 :])
-    place = rest.index("--drain-timeout") if "--drain-timeout" in rest else None
-    if place is not None:  # a trial's haste; a server in use lets its requests finish
-        del rest[place : place + 2]
-    return ("outdraft", "serve"), tuple(rest)
-
-
-def _is_cpu(backend: Backend) -> bool:
-    if isinstance(backend, Vllm):
-        return backend.found.is_cpu
-    if isinstance(backend, Sglang):
-        return backend.found.is_here and backend.found.device == "cpu"
-    return isinstance(backend, Embedded)

@@ -1,52 +1,46 @@
 """A configuration as one JSON object. JSON has no comments: `why` and `notes` stand beside it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
-from outdraft.emit.config import RAY_PORT, EngineConfig, Flag
-from outdraft.emit.remarks import reasons
+from outdraft.backends.flags import Flag
+from outdraft.emit.config import EngineConfig
+from outdraft.emit.shell import reason_lines
 
 
 def json_form(config: EngineConfig) -> str:
-    before: list[str] = []
-    if config.hosts > 1 and config.engine == "vllm":
-        before = [f"ray start --head --port={RAY_PORT}", f"ray start --address=HEAD:{RAY_PORT}"]
+    cluster = config.cluster
+    before = (cluster.head_command, cluster.worker_command) if cluster else ()
     value = {
         "engine": config.engine,
         "version": config.version,
         "speculation": config.summary,
         "command": list(config.argv),
         "environment": dict(config.env),
-        "config": _model(config) | {_key(flag): _value(flag) for flag in config.flags},
+        "config": {_key(flag): _value(flag) for flag in config.flags},
         "files": {name: json.loads(text) for name, text in config.files.items()},
-        "before": before,  # on the first host, then on the others
+        "before": [command for command in before if command],  # on the first host, on the others
         "hosts": config.hosts,
         "gpus_per_host": config.gpus,
-        "why": {_key(flag): " · ".join(line.strip() for line in said)
-                for flag in config.flags if (said := reasons(flag))},
+        "why": {_key(flag): " · ".join(line.strip() for line in reason_lines(flag))
+                for flag in config.flags if flag.reason},
         "notes": list(config.notes),
     }  # fmt: skip
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def _model(config: EngineConfig) -> dict[str, Any]:
-    """vLLM's target is no flag, but `model` in a file for its --config."""
-    return {"model": config.program[2]} if config.engine == "vllm" else {}
-
-
 def _key(flag: Flag) -> str:
-    return flag.words[0].lstrip("-")
+    """As in a file for vLLM's --config, where the positional target is `model`."""
+    return flag.name.lstrip("-") or "model"
 
 
 def _value(flag: Flag) -> Any:
     """A switch is true; numbers and JSON are themselves."""
-    if len(flag.words) == 1:
+    if not flag.values:
         return True
-    if len(flag.words) > 2:
-        return list(flag.words[1:])
+    if len(flag.values) > 1:
+        return list(flag.values)
     try:
-        return json.loads(flag.words[1])
+        return json.loads(flag.values[0])
     except ValueError:
-        return flag.words[1]
+        return flag.values[0]

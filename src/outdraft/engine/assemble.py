@@ -1,22 +1,14 @@
-"""Puts an engine together from settings: the one place of the engine that sees them all."""
-
-from __future__ import annotations
+"""Builds an engine from settings."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 
 import torch
 
-from outdraft.catalog import ModelFiles, Progress, resolve, silent
+from outdraft.catalog import DownloadProgress, ModelFiles, no_progress, resolve
 from outdraft.engine.engine import Engine
 from outdraft.engine.kv_cache import BlockPool, KVCache
-from outdraft.engine.loading import (
-    BLOCK_SIZE,
-    LoadedModel,
-    load_model,
-    resolve_device,
-    resolve_dtype,
-)
+from outdraft.engine.loading import BLOCK_SIZE, LoadedModel, load_model, resolve_device
 from outdraft.engine.models.head import load_head
 from outdraft.engine.models.weights import open_weights
 from outdraft.engine.proposers.draft_model import DraftModelProposer
@@ -24,10 +16,12 @@ from outdraft.engine.proposers.eagle import EagleProposer
 from outdraft.engine.proposers.ngram import NgramProposer
 from outdraft.engine.proposers.proposer import Proposer
 from outdraft.engine.proposers.suffix import SuffixProposer
-from outdraft.engine.tokenizer import Tokenizer, first_difference, load_tokenizer
+from outdraft.engine.runners.eager import EagerHeadRunner
+from outdraft.engine.tokenizer import Tokenizer, load_tokenizer
 from outdraft.errors import OptionError, PairingError
-from outdraft.modelspec import read_modelspec
-from outdraft.modelspec.head import HeadSpec, check_head, is_head, read_head
+from outdraft.modelspec import HeadSpec, read_head, read_modelspec
+from outdraft.modelspec.head import check_head_fits, is_head
+from outdraft.modelspec.vocabulary import vocabulary_difference
 from outdraft.speculation import OFF, WITH_DRAFT, Speculation
 
 _CPU_KV_CACHE_BYTES = 1 << 30
@@ -48,20 +42,24 @@ def load_engine(
     max_model_len: int | None = None,
     kv_cache_bytes: int | None = None,
     reuse_prefixes: bool = True,
-    progress: Progress | None = silent,
+    progress: DownloadProgress | None = no_progress,
     on_layer: Callable[[int, int], None] = lambda done, total: None,
 ) -> Engine:
     """Loads a target (and a draft, if the speculation names one) and returns an engine.
 
     target: a catalog name, a hub id, a folder of safetensors or a .gguf file.
-    progress: told of downloads; None draws a bar on stderr.
+    progress: called during downloads; None draws a bar on stderr.
     """
-    _check_positive("max_num_seqs", max_num_seqs)
-    _check_positive("max_num_batched_tokens", max_num_batched_tokens)
-    _check_positive("max_model_len", max_model_len)
-    _check_positive("kv_cache_memory_bytes", kv_cache_bytes)
-    _check_positive("threads", threads)
-    resolve_device(device)
+    for name, value in (
+        ("max_num_seqs", max_num_seqs),
+        ("max_num_batched_tokens", max_num_batched_tokens),
+        ("max_model_len", max_model_len),
+        ("kv_cache_memory_bytes", kv_cache_bytes),
+        ("threads", threads),
+    ):
+        if value is not None and value < 1:
+            raise OptionError(f"{name} must be at least 1, got {value}")
+    where = resolve_device(device)
     if threads is not None:
         torch.set_num_threads(threads)
     if speculation.draft_tensor_parallel_size not in (None, 1):
@@ -71,29 +69,36 @@ def load_engine(
         )
     files = resolve(target, progress=progress)
     tokenizer = load_tokenizer(files.path)
-    draft_files, head = None, None
+    draft, head = None, None
+    taps: tuple[int, ...] = ()
     if speculation.method in WITH_DRAFT and speculation.draft is not None:
-        draft_files = resolve(speculation.draft, progress=progress)
-        # Before anything heavy is loaded: most pairs that cannot work show it here.
+        draft = resolve(speculation.draft, progress=progress)
+        # Checked before any weights are loaded.
         if speculation.method == "eagle":
-            head = _read_head(files, draft_files)
+            head, spec = read_head(draft.path), read_modelspec(files.path)
+            check_head_fits(head, spec, name=draft.name, target_name=files.name)
+            taps = head.taps(spec.num_layers)
         else:
-            _check_pairing(files, tokenizer, draft_files)
-    model = load_model(
+            _check_pairing(files, tokenizer, draft)
+    load = partial(load_model, dtype=dtype, device=device, reuse_prefixes=reuse_prefixes)
+    model = load(
         files,
-        dtype=dtype,
-        device=device,
         quantization=quantization,
-        kv_cache_bytes=kv_cache_bytes or _default_kv_cache_bytes(device, draft_files),
+        kv_cache_bytes=kv_cache_bytes
+        or _default_kv_cache_bytes(where, has_draft=draft is not None),
         max_context=max_model_len,
-        reuse_prefixes=reuse_prefixes,
         on_layer=on_layer,
-        taps=head.taps if head else (),
+        taps=taps,
     )
-    if head is not None:
-        proposer: Proposer | None = _make_eagle(speculation, model, head, reuse_prefixes)
-    else:
-        proposer = _make_proposer(speculation, model, draft_files, dtype, device, reuse_prefixes)
+    proposer: Proposer | None = None
+    if speculation.method == "ngram":
+        proposer = NgramProposer(speculation.prompt_lookup_min, speculation.prompt_lookup_max)
+    elif speculation.method == "suffix":
+        proposer = SuffixProposer()
+    elif draft is not None and head is not None:
+        proposer = _make_eagle(speculation, model, draft, head, reuse_prefixes)
+    elif draft is not None:
+        proposer = _make_draft_model(speculation, model, draft, load)
     return Engine(
         model,
         tokenizer,
@@ -104,32 +109,18 @@ def load_engine(
     )
 
 
-def _make_proposer(
+def _make_draft_model(
     speculation: Speculation,
     target: LoadedModel,
-    draft_files: ModelFiles | None,
-    dtype: str,
-    device: str,
-    reuse_prefixes: bool,
-) -> Proposer | None:
-    if speculation.method == "ngram":
-        return NgramProposer(speculation.prompt_lookup_min, speculation.prompt_lookup_max)
-    if speculation.method == "suffix":
-        return SuffixProposer()
-    if draft_files is None:
-        return None
-    spec = read_modelspec(draft_files.path)
-    # Room for as many tokens as the target has: where a target's sequence fits, so does its draft.
-    itemsize = resolve_dtype(dtype, resolve_device(device)).itemsize
-    draft = load_model(
-        draft_files,
-        dtype=dtype,
-        device=device,
+    files: ModelFiles,
+    load: Callable[..., LoadedModel],
+) -> DraftModelProposer:
+    # As many tokens as the target's cache: where a sequence fits there, its draft fits here.
+    per_token = read_modelspec(files.path).kv_bytes_per_token(target.decoder.dtype.itemsize)
+    draft = load(
+        files,
         quantization=speculation.quantization,
-        kv_cache_bytes=target.pool.num_blocks * BLOCK_SIZE * spec.kv_bytes_per_token(itemsize),
-        max_context=None,
-        reuse_prefixes=reuse_prefixes,
-        on_layer=lambda done, total: None,
+        kv_cache_bytes=target.pool.num_blocks * BLOCK_SIZE * per_token,
     )
     return DraftModelProposer(
         draft.runner,
@@ -140,47 +131,27 @@ def _make_proposer(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _HeadFiles:
-    spec: HeadSpec
-    files: ModelFiles
-    taps: tuple[int, ...]  # layers of its target
-
-
-def _read_head(target: ModelFiles, files: ModelFiles) -> _HeadFiles:
-    head, spec = read_head(files.path), read_modelspec(target.path)
-    check_head(head, spec, name=files.name, target_name=target.name)
-    return _HeadFiles(head, files, head.taps(spec.num_layers))
-
-
 def _make_eagle(
-    speculation: Speculation, target: LoadedModel, head: _HeadFiles, reuse_prefixes: bool
+    speculation: Speculation,
+    target: LoadedModel,
+    files: ModelFiles,
+    spec: HeadSpec,
+    reuse_prefixes: bool,
 ) -> EagleProposer:
-    decoder, num_blocks, spec = target.runner.decoder, target.pool.num_blocks, head.spec
-    weights = open_weights(
-        head.files.path, num_heads=spec.num_heads, num_kv_heads=spec.num_kv_heads
-    )
-    loaded = load_head(spec, weights, decoder.embedding, quantization=speculation.quantization)
-    return EagleProposer(
-        loaded,
-        KVCache(
-            1,
-            num_blocks,
-            BLOCK_SIZE,
-            spec.num_kv_heads,
-            spec.head_dim,
-            decoder.dtype,
-            decoder.device,
-        ),
-        BlockPool(num_blocks, BLOCK_SIZE, reuse=reuse_prefixes),
-        keep_probs=speculation.rule == "rejection",
-    )
+    blocks = (target.pool.num_blocks, BLOCK_SIZE)
+    weights = open_weights(files.path, num_heads=spec.num_heads, num_kv_heads=spec.num_kv_heads)
+    embedding = target.decoder.embedding
+    head = load_head(spec, weights, embedding, quantization=speculation.quantization)
+    cache = KVCache(1, *blocks, spec.num_kv_heads, spec.head_dim, head.dtype, head.device)
+    pool = BlockPool(*blocks, reuse=reuse_prefixes)
+    keep_probs = speculation.rule == "rejection"
+    return EagleProposer(EagerHeadRunner(head, cache), pool, keep_probs=keep_probs)
 
 
 def _check_pairing(target: ModelFiles, tokenizer: Tokenizer, draft: ModelFiles) -> None:
     if is_head(draft.path):
         raise PairingError(f"draft {draft.name} is a head, not a model; use method eagle")
-    difference = first_difference(tokenizer, load_tokenizer(draft.path))
+    difference = vocabulary_difference(tokenizer.tokens(), load_tokenizer(draft.path).tokens())
     if difference is not None:
         raise PairingError(
             f"draft {draft.name} does not fit target {target.name}: {difference}; "
@@ -188,14 +159,8 @@ def _check_pairing(target: ModelFiles, tokenizer: Tokenizer, draft: ModelFiles) 
         )
 
 
-def _default_kv_cache_bytes(device: str, draft_files: ModelFiles | None) -> int:
-    where = resolve_device(device)
-    if where.type != "cuda":
+def _default_kv_cache_bytes(device: torch.device, *, has_draft: bool) -> int:
+    if device.type != "cuda":
         return _CPU_KV_CACHE_BYTES
-    free, _ = torch.cuda.mem_get_info(where)
-    return int(free * (_GPU_KV_CACHE_SHARE_WITH_DRAFT if draft_files else _GPU_KV_CACHE_SHARE))
-
-
-def _check_positive(name: str, value: int | None) -> None:
-    if value is not None and value < 1:
-        raise OptionError(f"{name} must be at least 1, got {value}")
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(free * (_GPU_KV_CACHE_SHARE_WITH_DRAFT if has_draft else _GPU_KV_CACHE_SHARE))

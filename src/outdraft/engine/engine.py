@@ -1,43 +1,59 @@
-"""The engine: add requests, step, abort. One step is schedule → propose → run → verify.
+"""The engine: add requests, step, abort. One step is schedule → propose → run → verify → finish.
 
-Nothing here depends on the speculation but the clock: with the `coupled` rule the tokens
-of a sequence are the same with any proposer, any draft length, or none.
+Speculation changes only how long this takes: with the `coupled` rule the tokens of a sequence
+are the same with any proposer, any draft length, or none.
 """
-
-from __future__ import annotations
 
 import secrets
 import time
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
+from dataclasses import dataclass
 from itertools import count
 
 import torch
 from torch import Tensor
 
-from outdraft.engine.admission import check_request
-from outdraft.engine.costs import StepCosts, measure_step_costs
+from outdraft.acceptance import Acceptance
+from outdraft.engine.costs import measure_step_costs
 from outdraft.engine.loading import LoadedModel
 from outdraft.engine.logprobs import score_prompt, token_logprobs
-from outdraft.engine.outputs import Generation, StepStats, Update
-from outdraft.engine.proposers.proposer import Ask, Observer, Proposer
-from outdraft.engine.sampling import Row, mix64, processed_logits
-from outdraft.engine.scheduler import Scheduler, Work, seen
-from outdraft.engine.sequence import Acceptance, FinishReason, SamplingParams, Sequence, Status
+from outdraft.engine.outputs import Generation, StepResult, Update
+from outdraft.engine.proposers.proposer import DraftRequest, Observer, Proposer
+from outdraft.engine.sampling import mix64, processed_logits
+from outdraft.engine.scheduler import Scheduler
+from outdraft.engine.sequence import FinishReason, SamplingParams, Sequence, Status
+from outdraft.engine.step import Segment, Step
 from outdraft.engine.tokenizer import Tokenizer
 from outdraft.engine.transcript import Transcript
-from outdraft.engine.verify import Round, verify
+from outdraft.engine.verify import verify
 from outdraft.errors import OptionError, RequestError
 from outdraft.speculation import OFF, Speculation
+from outdraft.step_costs import StepCosts
 
 
+@dataclass(slots=True)
 class _Live:
-    """A sequence with what its reader needs."""
+    """A sequence that is not finished, its text and its outcome."""
 
-    def __init__(self, sequence: Sequence, transcript: Transcript, generation: Generation) -> None:
-        self.sequence = sequence
-        self.transcript = transcript
-        self.generation = generation
+    sequence: Sequence
+    transcript: Transcript
+    generation: Generation
+
+
+def draft_lengths(speculation: Speculation, segments: Seq[Segment], num_running: int) -> list[int]:
+    """k of every segment in this round: the request's own, else by the schedule.
+
+    This is the one place where draft lengths are chosen. A segment that is not about to decode
+    gets 0.
+    """
+    default = speculation.k_at(num_running)
+    lengths = []
+    for segment in segments:
+        own = segment.sequence.max_draft_tokens
+        can_draft = segment.is_round and segment.num_tokens == 1
+        lengths.append((default if own is None else own) if can_draft else 0)
+    return lengths
 
 
 class Engine:
@@ -54,16 +70,14 @@ class Engine:
         self.tokenizer = tokenizer
         self.speculation = speculation
         self.max_context = model.max_context
-        self._context_limit = (
-            " (all that its KV cache has room for)" if model.is_cache_limited else ""
-        )
+        limit = " (all that its KV cache has room for)"
+        self._context_limit = limit if model.is_cache_limited else ""
         self.vocab_size = model.spec.vocab_size
         self.acceptance = Acceptance()  # over all sequences
-        self.last_step: StepStats | None = None
         self.pool = model.pool
         self._runner = model.runner
         self._proposer = proposer
-        self._scheduler = Scheduler(
+        self.scheduler = Scheduler(
             model.pool, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens
         )
         self._max_num_batched_tokens = max_num_batched_tokens
@@ -72,34 +86,15 @@ class Engine:
         self._ids = count()
 
     @property
-    def num_running(self) -> int:
-        return self._scheduler.num_running
-
-    @property
-    def num_waiting(self) -> int:
-        return self._scheduler.num_waiting
-
-    @property
     def has_work(self) -> bool:
         return bool(self._live)
 
-    @property
-    def num_preemptions(self) -> int:
-        return self._scheduler.num_preemptions
-
-    @property
-    def prefix_hits(self) -> tuple[int, int]:
-        """Prompt tokens found in the cache, and those looked for."""
-        return self._scheduler.num_prefix_hits, self._scheduler.num_prefix_queries
-
     def measure_step_costs(self) -> StepCosts:
-        """Times steps on this machine, which warms it up too. Only while nothing runs."""
+        """Times steps on this machine, which also warms it up. Only while nothing runs."""
         if self.has_work:
             raise OptionError("step costs cannot be measured while requests are running")
-        self.forget()  # the blocks written here hold no text
-        return measure_step_costs(self._runner, max_tokens=self._max_num_batched_tokens)
-
-    # ------------------------------------------------------------ requests
+        self.forget()  # cached blocks are overwritten
+        return measure_step_costs(self._runner, self.pool, max_tokens=self._max_num_batched_tokens)
 
     def add_request(
         self,
@@ -112,15 +107,15 @@ class Engine:
     ) -> str:
         """Queues a prompt (text, or token ids) and returns its request id.
 
-        `k` overrides the engine's draft length for this request, 0 turns speculation off.
-        `arrived_ns` (of time.perf_counter_ns) is when its clock starts, if not now.
+        `k` overrides the engine's draft length for this request; 0 turns speculation off.
+        `arrived_ns` (of time.perf_counter_ns) is when the request arrived, if not now.
         """
         params = params or SamplingParams()
         tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
         self.check(tokens, params, k)
         first = next(self._ids)
         request_id = f"req-{first}" if request_id is None else request_id
-        if any(live.sequence.request_id == request_id for live in self._live.values()):
+        if self._lives_of(request_id):
             raise RequestError(f"request id {request_id!r} is in use; choose another")
         seed = secrets.randbits(63) if params.seed is None else params.seed
         stop_ids = frozenset(params.stop_token_ids)
@@ -150,133 +145,114 @@ class Engine:
             )
             transcript = Transcript(self.tokenizer, params.stop, after=tokens)
             self._live[sequence.id] = _Live(sequence, transcript, generation)
-            self._scheduler.add(sequence)
+            self.scheduler.add(sequence)
         return request_id
 
     def abort(self, request_id: str) -> None:
-        """Ends a request at once and gives back all it held. Harmless when it is unknown."""
-        for live in [x for x in self._live.values() if x.sequence.request_id == request_id]:
-            self._finish(live, FinishReason.ABORT)
+        """Ends a request at once and frees what it holds. Harmless when it is unknown."""
+        for live in self._lives_of(request_id):
+            self._end(live, FinishReason.ABORT)
+            self.scheduler.remove(live.sequence)
 
     def forget(self) -> None:
-        """Drops what earlier requests left behind to speed later ones up: a clean slate."""
+        """Drops what is kept of earlier requests to speed up later ones."""
         self.pool.forget()
         if self._proposer is not None:
             self._proposer.forget()
 
     def check(self, tokens: Seq[int], params: SamplingParams, k: int | None = None) -> None:
         """Raises what `add_request` would; changes nothing and may be called from any thread."""
-        check_request(
-            tokens,
-            params,
-            k,
-            vocab_size=self.vocab_size,
-            max_context=self.max_context,
-            context_limit=self._context_limit,
-        )
-
-    # ------------------------------------------------------------ the step
+        if not tokens:
+            raise RequestError("the prompt is empty; give at least one token")
+        for error, name, ids in (
+            (RequestError, "token id", tokens),
+            (OptionError, "logit_bias:", params.logit_bias),
+            (OptionError, "stop_token_ids:", params.stop_token_ids),
+        ):
+            outside = next((token for token in ids if not 0 <= token < self.vocab_size), None)
+            if outside is not None:
+                raise error(f"{name} {outside} is outside the vocabulary of {self.vocab_size}")
+        if len(tokens) >= self.max_context:
+            raise RequestError(
+                f"the prompt has {len(tokens)} tokens and the context holds {self.max_context}"
+                f"{self._context_limit}; shorten it by at least "
+                f"{len(tokens) - self.max_context + 1} (one token must be left to write)"
+            )
+        if k is not None and k < 0:
+            raise OptionError(f"k must not be negative, got {k}")
 
     @torch.inference_mode()
-    def step(self) -> list[Update]:
-        """Computes one batch; returns what it added to each choice that moved."""
-        works = self._scheduler.schedule()
-        if not works:
-            return []
+    def step(self) -> StepResult:
+        """Computes one batch: what it added to each choice, and what it did."""
+        step = self.scheduler.schedule()
+        if not step.segments:
+            return StepResult([], None)
         started_ns = time.perf_counter_ns()
-        for work in works:
-            generation = self._live[work.sequence.id].generation
+        for segment in step.segments:
+            generation = self._live[segment.sequence.id].generation
             generation.started_ns = generation.started_ns or started_ns
-        probs = self._propose(works)
-        result = self._runner.run([work.run() for work in works])
-        logits = self._without_prompts(works, result.logits)
-        drawing = [work for work in works if work.reaches_end]
-        rows = [
-            Row(work.sequence, tuple(work.drafts[:length]))
-            for work in drawing
-            for length in range(work.num_drawn)
-        ]
-        decoding = [work for work in drawing if work.sequence.num_output_tokens]
+        draft_probs = self._propose(step)
+        result = self._runner.run(step.runs())
+        for segment, logits in step.prompt_logits(result.logits):
+            scores = self._live[segment.sequence.id].generation.prompt_logprobs
+            if scores is not None:
+                score_prompt(scores, segment.sequence, segment.start, logits)
         emitted: list[list[int]] = []
-        processed: Tensor | None = None
-        if drawing:
-            processed = processed_logits(logits, rows)
+        if step.drawing:
+            round_ = step.round(draft_probs)
+            processed = processed_logits(step.drawn_logits(result.logits), round_.rows)
             emitted = verify(
                 self.speculation.rule,
                 processed,
-                Round(rows, [len(work.drafts) for work in drawing], probs),
+                round_,
                 posterior_threshold=self.speculation.posterior_threshold,
                 posterior_alpha=self.speculation.posterior_alpha,
             )
+            step.accept(emitted)
         if result.features is not None and isinstance(self._proposer, Observer):
-            self._proposer.observe(seen(works, emitted, result.features))
-        for work in works:
-            if not work.reaches_end:
-                self._scheduler.commit(work, 0)
-                self._scheduler.publish(work.sequence)
-        updates = []
-        first_row = 0
-        for work, tokens in zip(drawing, emitted, strict=True):
-            updates.append(self._append(work, tokens, processed, first_row))
-            first_row += len(work.drafts) + 1
-        self.last_step = StepStats(
-            num_sequences=len(works),
-            num_tokens=sum(work.num_tokens + len(work.drafts) for work in works),
-            num_prompt_tokens=sum(work.num_tokens for work in works) - len(decoding),
-            draft_lengths=[len(work.drafts) for work in decoding],
-            num_emitted=sum(len(update.tokens) for update in updates),
-            seconds=(time.perf_counter_ns() - started_ns) / 1e9,
-        )
-        return updates
+            self._proposer.observe(step.observations(result.features))
+        updates = [
+            self._append(segment, tokens, processed, round_.rows_of(index))
+            for index, (segment, tokens) in enumerate(zip(step.drawing, emitted, strict=True))
+        ]
+        self.scheduler.finish(step)
+        num_emitted = sum(len(update.tokens) for update in updates)
+        seconds = (time.perf_counter_ns() - started_ns) / 1e9
+        return StepResult(updates, step.stats(num_emitted, seconds))
 
-    def _without_prompts(self, works: Seq[Work], logits: Tensor) -> Tensor:
-        """Records the prompts' logprobs where they are wanted; the logits of all other rows."""
-        if not any(work.scores_prompt for work in works):
-            return logits
-        kept = []
-        row = 0
-        for work in works:
-            end = row + work.num_logits
-            scored = self._live[work.sequence.id].generation.prompt_logprobs
-            if scored is not None and work.scores_prompt:
-                score_prompt(scored, work.sequence, logits[row : end - work.num_drawn])
-            kept.append(logits[end - work.num_drawn : end])
-            row = end
-        return torch.cat(kept)
-
-    def _propose(self, works: Seq[Work]) -> Tensor | None:
-        """Attaches drafts to the sequences that are decoding; their probabilities, if kept."""
-        asks: list[Ask] = []
-        asked: list[Work] = []
-        default_k = self.speculation.k_at(self._scheduler.num_running)
-        for work in works if self._proposer else ():
-            sequence = work.sequence
-            k = default_k if sequence.max_draft_tokens is None else sequence.max_draft_tokens
-            left = min(
+    def _propose(self, step: Step) -> Tensor | None:
+        """Attaches drafts to the step; returns their distributions if the proposer keeps them."""
+        if self._proposer is None:
+            return None
+        lengths = draft_lengths(self.speculation, step.segments, self.scheduler.num_running)
+        requests: list[DraftRequest] = []
+        drafting: list[Segment] = []
+        for segment, k in zip(step.segments, lengths, strict=True):
+            sequence = segment.sequence
+            room = min(
                 sequence.params.max_tokens - sequence.num_output_tokens,
                 self.max_context - len(sequence),
             )
-            # The round's last token is the target's own: a draft for it would be wasted.
-            k = min(k, left - 1)
-            if k > 0 and sequence.num_output_tokens and sequence.num_uncomputed == 1:
-                asks.append(Ask(sequence, k))
-                asked.append(work)
-        if not asks or self._proposer is None:
+            # The last token of a round is the target's own: a draft for it would be wasted.
+            k = min(k, room - 1)
+            if k > 0:
+                requests.append(DraftRequest(sequence, k))
+                drafting.append(segment)
+        if not requests:
             return None
-        kept = []
-        for work, draft in zip(asked, self._proposer.propose(asks), strict=True):
-            self._scheduler.attach(work, draft.tokens)
-            if draft.probs is not None:
-                kept.append(draft.probs[: len(work.drafts)])
-        return torch.cat(kept) if kept else None
+        probs = []
+        for segment, proposal in zip(drafting, self._proposer.propose(requests), strict=True):
+            self.scheduler.attach(segment, proposal.tokens)
+            if proposal.probs is not None:
+                probs.append(proposal.probs[: len(segment.drafts)])
+        return torch.cat(probs) if probs else None
 
     def _append(
-        self, work: Work, tokens: list[int], processed: Tensor | None, first_row: int
+        self, segment: Segment, tokens: list[int], processed: Tensor, rows: slice
     ) -> Update:
-        live = self._live[work.sequence.id]
+        """Appends emitted tokens until the text ends. `rows` of `processed` are the segment's."""
+        live = self._live[segment.sequence.id]
         sequence, generation, transcript = live.sequence, live.generation, live.transcript
-        num_accepted = len(tokens) - 1
-        self._scheduler.commit(work, num_accepted)
         reason = None
         kept: list[int] = []
         for token in tokens:
@@ -285,21 +261,20 @@ class Engine:
             reason = self._reason_to_finish(sequence, transcript, token)
             if reason is not None:
                 break
-        num_accepted = min(num_accepted, len(kept))
+        num_accepted = min(segment.num_accepted, len(kept))
         if generation.first_token_ns is None:
             generation.first_token_ns = time.perf_counter_ns()
         else:
-            for counted in (sequence.acceptance, self.acceptance):
-                counted.record(len(work.drafts), num_accepted)
+            for acceptance in (sequence.acceptance, self.acceptance):
+                acceptance.record(len(segment.drafts), num_accepted)
         logprobs = None
-        if generation.logprobs is not None and processed is not None:
-            part = processed[first_row : first_row + len(kept)]
-            logprobs = token_logprobs(part, kept, sequence.params.logprobs or 0)
+        if generation.logprobs is not None:
+            own = processed[rows][: len(kept)]
+            logprobs = token_logprobs(own, kept, sequence.params.logprobs or 0)
             generation.logprobs += logprobs
-        self._scheduler.publish(sequence)
         generation.tokens += kept
         if reason is not None:
-            self._finish(live, reason)
+            self._end(live, reason)
         text = transcript.take(final=reason is not None)
         return Update(
             sequence.request_id,
@@ -325,11 +300,10 @@ class Engine:
             return FinishReason.LENGTH
         return None
 
-    def _finish(self, live: _Live, reason: FinishReason) -> None:
+    def _end(self, live: _Live, reason: FinishReason) -> None:
         sequence, generation = live.sequence, live.generation
         sequence.status = Status.FINISHED
-        sequence.finish_reason = generation.finish_reason = reason
-        self._scheduler.remove(sequence)
+        generation.finish_reason = reason
         if self._proposer is not None:
             self._proposer.release(sequence)
         del self._live[sequence.id]
@@ -339,7 +313,8 @@ class Engine:
         generation.num_preemptions = sequence.num_preemptions
         generation.finished_ns = time.perf_counter_ns()
 
-    # ------------------------------------------------------------ for scripts
+    def _lives_of(self, request_id: str) -> list[_Live]:
+        return [live for live in self._live.values() if live.sequence.request_id == request_id]
 
     def generate(
         self,
@@ -361,8 +336,7 @@ class Engine:
         try:
             for prompt, wanted in zip(prompts, each, strict=True):
                 ids.append(self.add_request(prompt, wanted, k=k))
-                mine = [x for x in self._live.values() if x.sequence.request_id == ids[-1]]
-                generations += [live.generation for live in mine]
+                generations += [live.generation for live in self._lives_of(ids[-1])]
             while any(generation.finished_ns is None for generation in generations):
                 self.step()
         except BaseException:
@@ -376,7 +350,7 @@ class Engine:
     ) -> Iterator[Update | Generation]:
         """Updates of one request as they come, then its generation(s)."""
         request_id = self.add_request(prompt, params, k=k)
-        lives = [x for x in self._live.values() if x.sequence.request_id == request_id]
+        lives = self._lives_of(request_id)
         try:
             while any(live.generation.finished_ns is None for live in lives):
                 yield from (u for u in self.step() if u.request_id == request_id)

@@ -6,8 +6,6 @@ two texts with the same beginning use the same blocks. A partly filled block nev
 Freed blocks keep their contents until they are needed, oldest first.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence as Seq
@@ -16,12 +14,12 @@ from hashlib import blake2b
 import torch
 from torch import Tensor
 
-# Block 0 is nobody's: rows that only pad a step read and write there.
+# Block 0 belongs to no sequence: rows that only pad a step read and write there.
 SCRATCH_BLOCK = 0
 
 
 class BlockPool:
-    """Counts blocks; knows nothing of tensors. Block 0 is kept out of circulation."""
+    """Who owns which block, without the tensors. Block 0 is never handed out."""
 
     def __init__(self, num_blocks: int, block_size: int, *, reuse: bool = True) -> None:
         if num_blocks < 2:
@@ -57,7 +55,7 @@ class BlockPool:
         return True
 
     def truncate(self, table: list[int], num_tokens: int) -> None:
-        """Gives back the blocks behind the first `num_tokens`."""
+        """Gives back the blocks after those of the first `num_tokens`."""
         keep = self.blocks_for(num_tokens)
         while len(table) > keep:
             self._drop(table.pop())
@@ -67,7 +65,7 @@ class BlockPool:
         self.truncate(table, 0)
 
     def share(self, hashes: Seq[bytes]) -> list[int]:
-        """The blocks of the longest known beginning among `hashes`, now owned once more."""
+        """The blocks of the longest known beginning among `hashes`, with one owner more."""
         table: list[int] = []
         for key in hashes:
             block = self._block_of.get(key)
@@ -78,14 +76,35 @@ class BlockPool:
             table.append(block)
         return table
 
+    def share_prefix(self, tokens: Seq[int], num_tokens: int) -> tuple[list[int], list[bytes]]:
+        """The blocks of the longest known beginning of tokens[:num_tokens], and their hashes."""
+        hashes: list[bytes] = []
+        extend_hashes(hashes, tokens, num_tokens, self.block_size)
+        table = self.share(hashes)
+        return table, hashes[: len(table)]
+
     def publish(self, block: int, key: bytes) -> None:
-        """Makes a full block of final tokens findable under its hash."""
+        """Lets others find a full block of final tokens under its hash."""
         if self._reuse and key not in self._block_of and block not in self._hash_of:
             self._block_of[key] = block
             self._hash_of[block] = key
 
+    def publish_text(
+        self, table: Seq[int], hashes: list[bytes], tokens: Seq[int], num_final: int
+    ) -> range:
+        """Publishes the full blocks of tokens[:num_final] that `hashes` does not cover yet.
+
+        `hashes` grows with them. Returns which blocks of the table they are.
+        """
+        first = len(hashes)
+        extend_hashes(hashes, tokens, num_final, self.block_size)
+        published = range(first, len(hashes))
+        for index in published:
+            self.publish(table[index], hashes[index])
+        return published
+
     def forget(self) -> None:
-        """No block can be shared from here on, until others are published. Owners keep theirs."""
+        """Nothing published so far can be shared any more. Owners keep their blocks."""
         self._block_of.clear()
         self._hash_of.clear()
 
@@ -95,7 +114,7 @@ class BlockPool:
         for table in tables:
             for block in table:
                 owners[block] += 1
-        assert owners == self._owners, "a block is owned by nobody, or twice"
+        assert owners == self._owners, "a block has no owner, or is owned twice"
         assert owners[SCRATCH_BLOCK] == 0, "the scratch block was given out"
         free = {block for block in range(1, self.num_blocks) if not owners[block]}
         assert free == set(self._free), "the free list and the owners disagree"
@@ -164,7 +183,7 @@ class KVCache:
         ]
 
     def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
-        """keys, values (T, kv_heads, head_dim) → their slots: block * block_size + place."""
+        """keys, values (T, kv_heads, head_dim) → their slots: block * block_size + offset."""
         all_keys, all_values = self._slots[layer]
         all_keys.index_copy_(1, slots, keys.transpose(0, 1))
         all_values.index_copy_(1, slots, values.transpose(0, 1))

@@ -1,6 +1,4 @@
-"""From a model's name to something that runs: files → spec → weights → runner."""
-
-from __future__ import annotations
+"""Loads a model: files → spec → weights → runner and KV cache."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +9,8 @@ from outdraft.catalog import ModelFiles
 from outdraft.engine.kv_cache import BlockPool, KVCache
 from outdraft.engine.models.decoder import Decoder, load_decoder
 from outdraft.engine.models.weights import open_weights
-from outdraft.engine.runner import Runner
+from outdraft.engine.runners.eager import EagerRunner
+from outdraft.engine.runners.runner import Runner
 from outdraft.errors import OptionError, unknown_choice
 from outdraft.modelspec import ModelSpec, read_modelspec
 
@@ -22,6 +21,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
     spec: ModelSpec
+    decoder: Decoder
     runner: Runner
     pool: BlockPool
     max_context: int  # tokens a sequence may have: the model's limit, or the cache's
@@ -35,12 +35,12 @@ def load_model(
     device: str,
     quantization: str,
     kv_cache_bytes: int,
-    max_context: int | None,
     reuse_prefixes: bool,
-    on_layer: Callable[[int, int], None],
+    max_context: int | None = None,
+    on_layer: Callable[[int, int], None] = lambda done, total: None,
     taps: Sequence[int] = (),
 ) -> LoadedModel:
-    """`taps`: layers whose hidden states a step shall hand out, see Decoder.forward."""
+    """`taps`: layers whose inputs a run returns as features, see Decoder.forward."""
     where = resolve_device(device)
     spec = read_modelspec(files.path)
     if max_context is not None and max_context > spec.max_context:
@@ -57,13 +57,8 @@ def load_model(
         quantization=quantization,
         on_layer=on_layer,
     )
-    model = with_cache(
-        decoder,
-        kv_cache_bytes,
-        max_context or spec.max_context,
-        reuse_prefixes=reuse_prefixes,
-        taps=taps,
-    )
+    limit = max_context or spec.max_context
+    model = with_cache(decoder, kv_cache_bytes, limit, reuse_prefixes=reuse_prefixes, taps=taps)
     if max_context is not None and model.is_cache_limited:
         raise OptionError(
             f"max_model_len {max_context} does not fit a KV cache of {kv_cache_bytes} bytes, which "
@@ -89,15 +84,8 @@ def with_cache(
             f"tokens; give at least {2 * per_token * BLOCK_SIZE}"
         )
     try:
-        cache = KVCache(
-            spec.num_layers,
-            num_blocks,
-            BLOCK_SIZE,
-            spec.num_kv_heads,
-            spec.head_dim,
-            decoder.dtype,
-            decoder.device,
-        )
+        shape = (num_blocks, BLOCK_SIZE, spec.num_kv_heads, spec.head_dim)
+        cache = KVCache(spec.num_layers, *shape, decoder.dtype, decoder.device)
         pool = BlockPool(num_blocks, BLOCK_SIZE, reuse=reuse_prefixes)
     except (RuntimeError, MemoryError) as error:  # torch's and Python's out of memory
         raise OptionError(
@@ -106,18 +94,14 @@ def with_cache(
         ) from error
     # Block 0 is scratch. A lone sequence must always fit, or it could never finish.
     capacity = (num_blocks - 1) * BLOCK_SIZE
-    return LoadedModel(
-        spec,
-        Runner(decoder, cache, taps),
-        pool,
-        min(max_context, capacity),
-        capacity < max_context,
-    )
+    runner = EagerRunner(decoder, cache, taps)
+    limit = min(max_context, capacity)
+    return LoadedModel(spec, decoder, runner, pool, limit, capacity < max_context)
 
 
 def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """auto: float32 on a CPU, where packed weights too are faster with it (only their own
-    kernels go through bfloat16); bfloat16 on a GPU."""
+    """auto: bfloat16 on a GPU, float32 on a CPU. There it is faster with packed weights too: only
+    their own kernels use bfloat16."""
     if dtype == "auto":
         return torch.float32 if device.type == "cpu" else torch.bfloat16
     if dtype not in DTYPES:

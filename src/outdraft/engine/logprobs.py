@@ -1,7 +1,5 @@
 """Log-probabilities of tokens and of their likeliest alternatives."""
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -27,13 +25,16 @@ def token_logprobs(logits: Tensor, tokens: list[int], num_top: int) -> list[Toke
     return [TokenLogprob(*each) for each in zip(tokens, own, tops, strict=True)]
 
 
-def score_prompt(scored: list[TokenLogprob | None], sequence: Sequence, logits: Tensor) -> None:
-    """Appends to `scored` what logits (n, V) of the tokens now computed say of those behind them.
+def score_prompt(
+    scores: list[TokenLogprob | None], sequence: Sequence, start: int, logits: Tensor
+) -> None:
+    """Appends to `scores` the logprobs of the tokens after those at `start`, `start` + 1, …
 
-    After a preemption rows come a second time; what is known already is left as it is.
+    logits (n, V) are of these n positions. After a preemption rows come a second time; tokens
+    that have a score keep it.
     """
-    first = sequence.num_computed + 1  # the token that the first row predicts
-    tokens = sequence.tokens[len(scored) : first + len(logits)]
+    first = start + 1  # the token that the first row predicts
+    tokens = sequence.tokens[len(scores) : first + len(logits)]
     if tokens:
         num_top = sequence.params.prompt_logprobs or 0
-        scored += token_logprobs(logits[len(scored) - first :], tokens, num_top)
+        scores += token_logprobs(logits[len(scores) - first :], tokens, num_top)

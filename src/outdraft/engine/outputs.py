@@ -1,15 +1,17 @@
-"""What the engine hands out: updates while a text is written, a generation at its end."""
+"""What the engine returns: updates while a text is written, a generation at its end."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from outdraft.engine.sequence import Acceptance, FinishReason
+from outdraft.acceptance import Acceptance
+from outdraft.engine.sequence import FinishReason
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """Under the processed target distribution: what the token was really drawn from."""
+    """Under the processed target distribution, from which the token was drawn."""
 
     token: int
     logprob: float
@@ -23,28 +25,39 @@ class Update:
     request_id: str
     index: int
     tokens: list[int]
-    num_accepted: int  # of `tokens`, the leading ones that were drafted; the rest are the target's
-    text: str  # that can be shown now; may lag behind the tokens
+    num_accepted: int  # the first so many tokens were drafts
+    text: str  # new text that is final; the last tokens may be missing from it
     logprobs: list[TokenLogprob] | None
     finish_reason: FinishReason | None
-    generation: Generation | None  # the whole of it, with the last update
+    generation: Generation | None  # complete, with the last update
 
 
 @dataclass(frozen=True, slots=True)
 class StepStats:
-    """What one step of the engine did, for whoever watches it."""
+    """What one step of the engine did."""
 
     num_sequences: int
     num_tokens: int  # computed, drafts included
-    num_prompt_tokens: int  # of these; output that is computed again is among them
+    num_prompt_tokens: int  # of these; includes output computed again after a preemption
     draft_lengths: list[int]  # of each sequence in a round, 0 where nothing was proposed
     num_emitted: int
     seconds: float
 
     @property
     def is_decoding(self) -> bool:
-        """Whether it was rounds and nothing else; who comes back from a preemption costs more."""
+        """Whether it computed rounds only: no prompt, no text after a preemption."""
         return self.num_prompt_tokens == 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """One step of the engine. Iterating over it gives its updates."""
+
+    updates: list[Update]
+    stats: StepStats | None  # None when there was nothing to compute
+
+    def __iter__(self) -> Iterator[Update]:
+        return iter(self.updates)
 
 
 @dataclass(slots=True)
@@ -54,7 +67,7 @@ class Generation:
     request_id: str
     index: int
     num_prompt_tokens: int
-    seed: int  # writes the same text again
+    seed: int  # with it the same text is written again
     tokens: list[int] = field(default_factory=list)
     text: str = ""
     logprobs: list[TokenLogprob] | None = None
@@ -62,12 +75,12 @@ class Generation:
     finish_reason: FinishReason | None = None
     acceptance: Acceptance = field(default_factory=Acceptance)
     temperature: float = 0.0
-    is_lossy: bool = False  # made with a rule that does not keep the target's distribution
+    is_lossy: bool = False  # the rule does not keep the target's distribution
     num_cached_tokens: int = 0
     num_preemptions: int = 0
-    # Nanoseconds on one monotonic clock; None until it happened.
+    # Nanoseconds on one monotonic clock; None until it has happened.
     added_ns: int = 0
-    started_ns: int | None = None  # of its first step; before that it waited
+    started_ns: int | None = None  # of its first step
     first_token_ns: int | None = None
     finished_ns: int | None = None
 
@@ -84,6 +97,6 @@ class Generation:
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Decoding speed: the first token, which belongs to the prompt's time, is left out."""
+        """Decoding speed, without the first token, which the prompt's computation gives."""
         seconds = self.decode_s
         return (len(self.tokens) - 1) / seconds if seconds and len(self.tokens) > 1 else None

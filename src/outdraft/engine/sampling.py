@@ -1,13 +1,11 @@
 """From logits to tokens, reproducibly.
 
 Position t of a text with seed s draws its noise from a counter-based generator keyed by
-(s, t): the noise depends on nothing else, so a text for a seed is the same whoever proposed
-tokens, how many, and in which company. The next token is argmax(processed logits + noise),
+(s, t) and nothing else, so a text for a seed is the same with any proposer, any draft length and
+any other requests in the batch. The next token is argmax(processed logits + noise),
 which is a draw from softmax(processed logits) when the noise is Gumbel noise; at temperature
 0 there is no noise.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Sequence as Seq
@@ -50,13 +48,11 @@ class Row:
         return self.sequence.stop_ids if written < self.params.min_tokens else frozenset()
 
 
-# ---------------------------------------------------------------- noise
-
 _MASK64 = (1 << 64) - 1
 
 
 def mix64(x: int) -> int:
-    """A 64-bit finalizer (splitmix64): every input bit moves every output bit."""
+    """A 64-bit finalizer (splitmix64): every input bit affects every output bit."""
     x = (x + 0x9E3779B97F4A7C15) & _MASK64
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK64
@@ -78,8 +74,8 @@ def uniforms(keys: Seq[int], size: int, device: torch.device) -> Tensor:
     x = torch.arange(size, dtype=torch.int32, device=device) + low
     x = _mix32(x).bitwise_xor_(high)
     x = _mix32(x)
-    # 31 bits, of which float32 keeps the leading 24: small numbers stay as fine as they are,
-    # and it is the small ones that decide draws. Half a step keeps 0 out, the clamp keeps 1.
+    # 31 bits, of which float32 keeps the leading 24: small numbers, which decide draws, keep
+    # their precision. Half a step excludes 0, the clamp excludes 1.
     fraction = (x >> 1).bitwise_and_(0x7FFFFFFF).float().add_(0.5).mul_(2.0**-31)
     return fraction.clamp_(max=1 - 2.0**-24)
 
@@ -100,14 +96,11 @@ def gumbel_noise(keys: Seq[int], size: int, device: torch.device) -> Tensor:
     return uniforms(keys, size, device).neg_().log1p_().neg_().log_().neg_()
 
 
-# ---------------------------------------------------------------- processed logits
-
-
 _MAX_SCALE = 1e30
 
 
 def processed_logits(logits: Tensor, rows: Seq[Row]) -> Tensor:
-    """What softmax turns into the distribution each row's token is drawn from.
+    """Logits whose softmax is the distribution that each row's token is drawn from.
 
     logits (R, V) → (R, V). A row at temperature 0 keeps its scale and loses no tokens.
     May work in place: the given logits are not to be used afterwards.
@@ -116,7 +109,7 @@ def processed_logits(logits: Tensor, rows: Seq[Row]) -> Tensor:
     logits = _biased(logits, rows)
     if any(row.params.temperature not in (0.0, 1.0) for row in rows):
         temperatures = [row.params.temperature or 1.0 for row in rows]
-        # However cold, logits stay finite: infinity times 0 would be no number.
+        # Logits stay finite at any temperature: infinity times 0 would be NaN.
         scale = [min(1 / temperature, _MAX_SCALE) for temperature in temperatures]
         logits = logits * torch.tensor(scale, device=logits.device)[:, None]
     return _truncated(logits, rows)
@@ -127,7 +120,7 @@ def _penalized(logits: Tensor, rows: Seq[Row]) -> Tensor:
     if not chosen:
         return logits
     size, device = logits.shape[1], logits.device
-    # How often each token was written. The last column takes tokens these logits do not have:
+    # How often each token was written. The last column counts tokens that these logits lack:
     # a draft's vocabulary may be padded less than its target's.
     written: list[int] = []  # places in the table of counts, row by row
     read: list[int] = []
@@ -206,19 +199,23 @@ def _truncated(logits: Tensor, rows: Seq[Row]) -> Tensor:
 
 def _nucleus_cut(logits: Tensor, mass: Tensor) -> Tensor:
     """(R, 1): the smallest logit among the fewest tokens that together hold `mass`."""
-    total = logits.logsumexp(1, keepdim=True)
     guess = min(_NUCLEUS_GUESS, logits.shape[1])
     best = logits.topk(guess, dim=1).values
-    before = (best - total).exp_().cumsum(1)  # mass of the first 1, 2, 3 … tokens
-    if guess < logits.shape[1] and bool(((before[:, -1:] < mass) & (mass < 1)).any()):
+    top = best[:, :1]
+    wanted = _whole_weights(logits, top).sum(1, keepdim=True) * mass
+    before = _whole_weights(best, top).cumsum(1)  # of the first 1, 2, 3 … tokens
+    if guess < logits.shape[1] and bool(((before[:, -1:] < wanted) & (mass < 1)).any()):
         best = logits.sort(dim=1, descending=True).values
-        before = (best - total).exp_().cumsum(1)
-    # The last token kept is the first whose running mass reaches `mass`.
-    last = (before < mass).sum(1, keepdim=True).clamp_(max=best.shape[1] - 1)
+        before = _whole_weights(best, top).cumsum(1)
+    # The last token kept is the first whose running weight reaches what is wanted.
+    last = (before < wanted).sum(1, keepdim=True).clamp_(max=best.shape[1] - 1)
     return best.gather(1, last).masked_fill(mass >= 1, -math.inf)
 
 
-# ---------------------------------------------------------------- drawing
+def _whole_weights(logits: Tensor, top: Tensor) -> Tensor:
+    """Probabilities as whole numbers, 2**34 for the likeliest token. In float64 their sums are
+    exact, so in any order the same: libraries sum one row in another order than several."""
+    return (logits - top).exp_().double().mul_(2.0**34).round_()
 
 
 def draw(processed: Tensor, rows: Seq[Row], stream: Stream = Stream.TOKEN) -> Tensor:
@@ -243,7 +240,7 @@ def row_noise(
 
 
 def probabilities(processed: Tensor, rows: Seq[Row]) -> Tensor:
-    """(R, V): the distribution each row draws from; all on one token at temperature 0."""
+    """(R, V): the distribution of each row; one token has all of it at temperature 0."""
     cold = [index for index, row in enumerate(rows) if row.params.temperature == 0]
     result = processed.softmax(1)
     if cold:

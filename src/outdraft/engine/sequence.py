@@ -1,12 +1,11 @@
-"""A sequence: the tokens of one text being written, and how it wants them drawn."""
-
-from __future__ import annotations
+"""A sequence: the tokens of one text being written, and its sampling parameters."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from outdraft.acceptance import Acceptance
 from outdraft.errors import OptionError
 
 MAX_LOGPROBS = 20
@@ -17,7 +16,7 @@ MAX_BIAS = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How the next token is drawn and when the text ends. Refuses impossible values.
+    """How tokens are drawn and when the text ends. Impossible values are refused.
 
     The order in which logits are processed: repetition penalty, presence and frequency
     penalties, logit_bias, min_tokens, temperature, min_p, top_k, top_p.
@@ -107,59 +106,6 @@ class FinishReason(Enum):
     ABORT = "abort"
 
 
-@dataclass(slots=True)
-class Acceptance:
-    """What speculation did, counted from what was really proposed."""
-
-    num_drafts: int = 0  # rounds with at least one draft token
-    num_draft_tokens: int = 0
-    num_accepted_tokens: int = 0
-    num_undrafted: int = 0  # rounds in which nothing was proposed
-    drafted_per_position: list[int] = field(default_factory=list)
-    accepted_per_position: list[int] = field(default_factory=list)
-
-    def record(self, num_drafted: int, num_accepted: int) -> None:
-        if num_drafted == 0:
-            self.num_undrafted += 1
-            return
-        self.num_drafts += 1
-        self.num_draft_tokens += num_drafted
-        self.num_accepted_tokens += num_accepted
-        missing = num_drafted - len(self.drafted_per_position)
-        self.drafted_per_position.extend([0] * missing)
-        self.accepted_per_position.extend([0] * missing)
-        for position in range(num_drafted):
-            self.drafted_per_position[position] += 1
-            self.accepted_per_position[position] += position < num_accepted
-
-    def add(self, other: Acceptance) -> None:
-        self.num_drafts += other.num_drafts
-        self.num_draft_tokens += other.num_draft_tokens
-        self.num_accepted_tokens += other.num_accepted_tokens
-        self.num_undrafted += other.num_undrafted
-        for mine, theirs in (
-            (self.drafted_per_position, other.drafted_per_position),
-            (self.accepted_per_position, other.accepted_per_position),
-        ):
-            mine.extend([0] * (len(theirs) - len(mine)))
-            for position, count in enumerate(theirs):
-                mine[position] += count
-
-    @property
-    def num_rounds(self) -> int:
-        return self.num_drafts + self.num_undrafted
-
-    @property
-    def rate(self) -> float | None:
-        """Accepted draft tokens over proposed ones; None when nothing was proposed."""
-        return self.num_accepted_tokens / self.num_draft_tokens if self.num_draft_tokens else None
-
-    @property
-    def length(self) -> float | None:
-        """Tokens emitted per round that proposed something, the target's own token included."""
-        return 1 + self.num_accepted_tokens / self.num_drafts if self.num_drafts else None
-
-
 @dataclass(slots=True, eq=False)
 class Sequence:
     """One text being written. `tokens` only ever grows: drafts are never put into it."""
@@ -174,7 +120,6 @@ class Sequence:
     stop_ids: frozenset[int]  # tokens that end the text
     max_draft_tokens: int | None = None  # this request's own k; 0: never speculate
     status: Status = Status.WAITING
-    finish_reason: FinishReason | None = None
     table: list[int] = field(default_factory=list)  # its blocks in the KV cache, in order
     block_hashes: list[bytes] = field(default_factory=list)  # of its full blocks, see BlockPool
     num_computed: int = 0  # tokens whose keys and values are in the cache

@@ -1,6 +1,4 @@
-"""The text of a sequence as it grows: what may be shown, and where a stop string ends it."""
-
-from __future__ import annotations
+"""The text of a sequence as it grows: what is final, and where a stop string ends it."""
 
 from collections.abc import Sequence
 
@@ -8,7 +6,7 @@ from outdraft.engine.tokenizer import TextStream, Tokenizer
 
 
 class Transcript:
-    """Feed tokens one by one; `take` gives text that no later token can take back."""
+    """Tokens go in one by one; `take` returns text that no later token can change."""
 
     def __init__(
         self, tokenizer: Tokenizer, stop: tuple[str, ...], *, after: Sequence[int] = ()
@@ -24,12 +22,12 @@ class Transcript:
     def push(self, token: int, *, may_stop: bool = True) -> bool:
         """Appends a token; True when it completed a stop string (which is then cut off).
 
-        `may_stop` False: a stop string that this token completes is text like any other.
+        With `may_stop` False, a stop string that this token completes is ordinary text.
         """
         return self._grow(self._stream.feed([token]), may_stop=may_stop)
 
     def finish(self) -> None:
-        """No more tokens: whatever was held back (half a character) is text now."""
+        """No more tokens: what was held back (half a character) becomes text."""
         if not self.is_stopped:
             self._grow(self._stream.finish())
 
@@ -46,19 +44,19 @@ class Transcript:
         self.text += new
         if not may_stop:
             return False
-        # Only matches that end in the new text: earlier ones were allowed to pass.
-        found = [
+        # Only matches that end in the new text: earlier ones were allowed.
+        matches = [
             at
             for string in self._stop
             if (at := self.text.find(string, max(0, before - len(string) + 1))) >= 0
         ]
-        if found:
-            self.text = self.text[: min(found)]
+        if matches:
+            self.text = self.text[: min(matches)]
             self.is_stopped = True
         return self.is_stopped
 
     def _num_held_back(self) -> int:
-        """The longest ending of the text that may yet become a stop string."""
+        """Length of the longest ending of the text that can still become a stop string."""
         for length in range(min(self._longest_stop - 1, len(self.text)), 0, -1):
             ending = self.text[-length:]
             if any(string.startswith(ending) for string in self._stop):

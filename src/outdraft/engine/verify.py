@@ -1,7 +1,4 @@
-"""Verification: drafts and the target's logits in, accepted tokens out. Pure functions.
-
-A round of one sequence with drafts d1…dk has k+1 rows of target logits: row j is the
-position of d(j+1), given d1…dj. Rows of all sequences lie one after another.
+"""Verification: drafts and the target's logits in, emitted tokens out. Pure functions.
 
 coupled    The target draws every row with that position's own noise; drafts are accepted as
            far as they equal the draws. The text never depends on the drafts.
@@ -11,41 +8,13 @@ typical    d is accepted when p(d) ≥ min(threshold, alpha · exp(-entropy of p
            text is no longer a draw from the target.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from outdraft.engine.sampling import (
-    Row,
-    Stream,
-    draw,
-    noise_key,
-    probabilities,
-    row_noise,
-    uniforms,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """The drafts of one step, ragged: `lengths[i]` tokens for sequence i."""
-
-    rows: Seq[Row]  # all sequences' rows, sum(lengths) + len(lengths) of them
-    lengths: Seq[int]
-    draft_probs: Tensor | None = None  # (sum(lengths), V), what the drafts were drawn from
-
-    def tokens(self) -> list[list[int]]:
-        """Each sequence's drafts: what its last row assumes."""
-        last = -1
-        found = []
-        for length in self.lengths:
-            last += length + 1
-            found.append(list(self.rows[last].drafts))
-        return found
+from outdraft.engine.sampling import Stream, draw, noise_key, probabilities, row_noise, uniforms
+from outdraft.engine.step import Round
 
 
 def verify(
@@ -60,9 +29,8 @@ def verify(
 
     processed (R, V) as `sampling.processed_logits` gives it.
     """
-    if rule == "coupled" or not any(round_.lengths):
-        drawn: list[int] = draw(processed, round_.rows).tolist()
-        return coupled(drawn, round_.tokens())
+    if rule == "coupled" or not any(round_.drafts):
+        return keep_agreeing(round_, draw(processed, round_.rows).tolist())
     if rule == "rejection":
         return _rejection(processed, round_)
     if rule == "typical":
@@ -70,16 +38,14 @@ def verify(
     raise ValueError(f"no such rule: {rule}")
 
 
-def coupled(drawn: Seq[int], drafts: Seq[Seq[int]]) -> list[list[int]]:
-    """Keeps the target's draws up to the first that differs from the draft, inclusive."""
+def keep_agreeing(round_: Round, drawn: Seq[int]) -> list[list[int]]:
+    """The target's draws (one per row) up to the first that differs from the draft, inclusive."""
     emitted = []
-    start = 0
-    for draft in drafts:
-        count = 1
-        while count <= len(draft) and drawn[start + count - 1] == draft[count - 1]:
+    for draft, tokens in zip(round_.drafts, round_.by_sequence(drawn), strict=True):
+        count = 0
+        while count < len(draft) and tokens[count] == draft[count]:
             count += 1
-        emitted.append(list(drawn[start : start + count]))
-        start += len(draft) + 1
+        emitted.append([*tokens[: count + 1]])
     return emitted
 
 
@@ -114,8 +80,8 @@ def _rejection(processed: Tensor, round_: Round) -> list[list[int]]:
     else:
         q_all = round_.draft_probs
         q = q_all.gather(1, tokens[:, None])[:, 0]
-    asked = [round_.rows[row] for row in draft_rows.tolist()]
-    keys = [noise_key(row.sequence.seed, row.position, Stream.ACCEPT) for row in asked]
+    judged = [round_.rows[row] for row in round_.draft_rows]
+    keys = [noise_key(row.sequence.seed, row.position, Stream.ACCEPT) for row in judged]
     accepted = acceptance_mask(p, q, uniforms(keys, 1, device)[:, 0])
     # Where a draft is refused its row draws from the residual; elsewhere from p itself.
     source = p_all.clone()
@@ -123,7 +89,7 @@ def _rejection(processed: Tensor, round_: Round) -> list[list[int]]:
     noise = row_noise(round_.rows, size, device)
     scores = source.log() if noise is None else source.log() + noise
     corrections: list[int] = scores.argmax(1).tolist()
-    return _emit(round_, accepted.tolist(), corrections)
+    return _emit(round_, draft_rows, accepted, corrections)
 
 
 def _typical(processed: Tensor, round_: Round, threshold: float, alpha: float) -> list[list[int]]:
@@ -133,30 +99,28 @@ def _typical(processed: Tensor, round_: Round, threshold: float, alpha: float) -
     accepted = typical_mask(
         p_all.index_select(0, draft_rows), p_all[draft_rows, tokens], threshold, alpha
     )
-    return _emit(round_, accepted.tolist(), draw(processed, round_.rows).tolist())
+    return _emit(round_, draft_rows, accepted, draw(processed, round_.rows).tolist())
 
 
 def _draft_rows(round_: Round, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The rows that a draft token is judged by, and those tokens: (sum(lengths),) each."""
-    rows: list[int] = []
-    tokens: list[int] = []
-    start = 0
-    for drafts in round_.tokens():
-        rows.extend(range(start, start + len(drafts)))
-        tokens.extend(drafts)
-        start += len(drafts) + 1
-    return torch.tensor(rows, device=device), torch.tensor(tokens, device=device)
+    """The rows that judge a draft token, and those tokens: (all drafts,) each."""
+    tokens = [token for draft in round_.drafts for token in draft]
+    return torch.tensor(round_.draft_rows, device=device), torch.tensor(tokens, device=device)
 
 
-def _emit(round_: Round, accepted: Seq[bool], corrections: Seq[int]) -> list[list[int]]:
+def _emit(
+    round_: Round, draft_rows: Tensor, accepted: Tensor, corrections: Seq[int]
+) -> list[list[int]]:
     """`accepted`: one per draft token. `corrections`: the target's own token at each row."""
+    by_row = torch.zeros(len(round_.rows), dtype=torch.bool, device=accepted.device)
+    by_row[draft_rows] = accepted
     emitted = []
-    draft_start = row_start = 0
-    for drafts in round_.tokens():
-        count = 0
-        while count < len(drafts) and accepted[draft_start + count]:
-            count += 1
-        emitted.append([*drafts[:count], corrections[row_start + count]])
-        draft_start += len(drafts)
-        row_start += len(drafts) + 1
+    for draft, verdicts, own in zip(
+        round_.drafts,
+        round_.by_sequence(by_row.tolist()),
+        round_.by_sequence(corrections),
+        strict=True,
+    ):
+        count = verdicts.index(False)  # the last row judges no draft
+        emitted.append([*draft[:count], own[count]])
     return emitted

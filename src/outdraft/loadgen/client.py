@@ -1,7 +1,7 @@
-"""One request to a server → one record. Whatever the server does becomes a record, never a raise.
+"""One request to a server gives one record, whatever the server does.
 
-Times are of time.perf_counter_ns, read when the event loop hands over what came: how late that
-loop runs is measured apart (`heartbeat`).
+Times are those of time.perf_counter_ns when the event loop hands over the data. How late the loop
+itself runs is measured separately (`heartbeat`).
 """
 
 from __future__ import annotations
@@ -11,39 +11,35 @@ import errno
 import json
 from dataclasses import dataclass
 from time import perf_counter_ns
-from types import TracebackType
 from typing import Self
 
 import aiohttp
 
-from outdraft.loadgen.endpoint import Endpoint, refused_fields
-from outdraft.loadgen.reading import Answer, message_of, shown
-from outdraft.loadgen.request import Request
+from outdraft.loadgen.answer import COUNTS, Answer, message_of, shorten
+from outdraft.loadgen.endpoint import Endpoint, Request, refused_fields
 from outdraft.loadgen.sse import SseParser
 from outdraft.records import Record
 
-# Servers drop idle connections after 5 s (uvicorn, cpp-httplib); a request that is sent just
-# then is lost, and that would be counted as the server's failure.
+# Servers drop idle connections after 5 s (uvicorn, cpp-httplib). A request sent just then would be
+# lost, and counted as the server's failure.
 _KEEPALIVE_S = 3.0
 _MAX_ERROR_BYTES = 64 << 10
-_LAST_BYTES_S = 1.0  # how long the end of a stream may take after its last event
+_FROM_ANSWER = (*COUNTS, "finish_reason", "acceptance")
+_LAST_BYTES_S = 1.0  # for the end of a stream after its last event
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """In seconds. The first token has a long one: a full server makes requests wait."""
+    """In seconds. The first token may take long: a busy server queues requests."""
 
     connect_s: float = 10.0
-    first_s: float = 120.0  # from sending to the first bytes of the answer's text
-    gap_s: float = 60.0  # between two pieces of it
+    first_s: float = 120.0  # from sending to the first text
+    gap_s: float = 60.0  # between two chunks of text
     total_s: float = 600.0
 
 
 class Client:
-    """The connections to one endpoint: `async with Client(endpoint) as client`.
-
-    As many connections are opened as there are requests at a time; `load` bounds those.
-    """
+    """The connections to one endpoint, one for each open request: `async with Client(endpoint)`."""
 
     def __init__(
         self, endpoint: Endpoint, timeouts: Timeouts | None = None, *, keep_text: bool = True
@@ -53,33 +49,27 @@ class Client:
         self._keep_text = keep_text
         self._url = endpoint.chat_url
         self._session: aiohttp.ClientSession | None = None
-        self.refused: set[str] = set()  # optional fields that the server does not take
+        self.refused: set[str] = set()  # optional fields that the server does not accept
 
     async def __aenter__(self) -> Self:
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect_s)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0, keepalive_timeout=_KEEPALIVE_S, ttl_dns_cache=300
             ),
             headers=self._endpoint.headers,
             skip_auto_headers=("User-Agent",),
-            timeout=limits,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect_s),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         if self._session is not None:
             await self._session.close()
             self._session = None
 
     async def send(self, request: Request, scheduled_ns: int | None = None) -> Record:
-        """`scheduled_ns`: when it was due, which latencies count from; None: now."""
+        """Latencies count from `scheduled_ns`, the time it was due; None: now."""
         scheduled = perf_counter_ns() if scheduled_ns is None else scheduled_ns
         exchange = _Exchange(self._timeouts)
         error = await self._guarded(request, exchange)
@@ -90,17 +80,13 @@ class Client:
             first_ns=answer.chunk_ns[0] if answer.chunk_ns else None,
             last_ns=answer.chunk_ns[-1] if answer.chunk_ns else None,
             chunk_ns=tuple(answer.chunk_ns),
-            prompt_tokens=answer.prompt_tokens,
-            completion_tokens=answer.completion_tokens,
-            cached_tokens=answer.cached_tokens,
-            finish_reason=answer.finish_reason,
-            acceptance=answer.acceptance,
+            **{name: getattr(answer, name) for name in _FROM_ANSWER},
             text=answer.text if self._keep_text else None,
             error=error,
         )
 
     async def _guarded(self, request: Request, exchange: _Exchange) -> str | None:
-        """The exchange, with everything that can go wrong in a few words."""
+        """The error in a few words, or None."""
         try:
             first_s = min(self._timeouts.first_s, self._timeouts.total_s)
             async with asyncio.timeout(first_s) as exchange.watch:
@@ -116,7 +102,7 @@ class Client:
         except aiohttp.ClientPayloadError:
             return exchange.answer.error() or "stream ended early"
         except aiohttp.ClientResponseError as error:
-            return f"not http: {shown(error.message)}"
+            return f"not http: {shorten(error.message)}"
         except (OSError, aiohttp.ClientError) as error:
             if exchange.answer.chunk_ns:
                 return exchange.answer.error() or "stream ended early"
@@ -136,7 +122,7 @@ class Client:
             refused = refused_fields(answer, optional) if status in (400, 422) else set()
             if not refused:
                 return _http_error(status, answer)
-            self.refused |= refused  # and again without them: at most once for each field
+            self.refused |= refused  # then again without them: at most once for each field
 
 
 class _Exchange:
@@ -148,7 +134,7 @@ class _Exchange:
         self.sent_ns: int | None = None
         self.phase = "waiting for the first token"
         self.watch = asyncio.timeout(None)
-        self._rewatch_ns = 0
+        self._postpone_after_ns = 0
 
     async def read(self, response: aiohttp.ClientResponse) -> str | None:
         if response.content_type == "application/json":
@@ -161,34 +147,34 @@ class _Exchange:
             now = perf_counter_ns()
             for event in parser.feed(data):
                 answer.add(event, now)
-            if now >= self._rewatch_ns and answer.chunk_ns:
-                self._rewatch(now)
+            if now >= self._postpone_after_ns and answer.chunk_ns:
+                self._postpone(now)
         if answer.is_done and not content.at_eof():
             await self._drain(response)
         return answer.error(overflowed=parser.overflowed)
 
-    def _rewatch(self, now_ns: int) -> None:
-        """Puts the alarm off: by a little more than the gap, so as not to do it at each chunk."""
+    def _postpone(self, now_ns: int) -> None:
+        """Postpones the timeout, by a little more than the gap so as not to do it at each chunk."""
         assert self.sent_ns is not None
         left_s = self._timeouts.total_s - (now_ns - self.sent_ns) / 1e9
         slack_s = self._timeouts.gap_s / 10
         gap_s = self._timeouts.gap_s + slack_s
         self.phase = "between chunks" if gap_s < left_s else "in total"
         self.watch.reschedule(asyncio.get_running_loop().time() + min(gap_s, left_s))
-        self._rewatch_ns = now_ns + round(slack_s * 1e9)
+        self._postpone_after_ns = now_ns + round(slack_s * 1e9)
 
     async def _drain(self, response: aiohttp.ClientResponse) -> None:
-        """To the end of the stream, so that the connection can be used again."""
+        """Reads to the end of the stream, so that the connection can be reused."""
         self.watch.reschedule(None)
         try:
             async with asyncio.timeout(_LAST_BYTES_S):
                 await response.content.read()
         except (TimeoutError, OSError, aiohttp.ClientError):
-            response.close()  # the answer is whole
+            response.close()  # the answer is complete all the same
 
 
 def _use_once(response: aiohttp.ClientResponse) -> None:
-    """llama.cpp says keep-alive and hangs up behind a stream: the next request would be lost."""
+    """llama.cpp promises keep-alive and hangs up after a stream: the next request would be lost."""
     if response.connection is not None and response.connection.protocol is not None:
         response.connection.protocol.force_close()
 
@@ -208,7 +194,7 @@ def _no_connection(error: aiohttp.ClientConnectorError) -> str:
 def _reason(error: BaseException) -> str:
     if isinstance(error, ConnectionResetError):
         return "reset by the server"
-    return shown(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+    return shorten(getattr(error, "strerror", None) or str(error) or type(error).__name__)
 
 
 def _http_error(status: int, answer: bytes) -> str:

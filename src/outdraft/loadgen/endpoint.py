@@ -1,62 +1,99 @@
-"""Where requests go and what every one of them carries."""
-
-from __future__ import annotations
+"""Requests, the server they go to, and the body that is sent."""
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 from outdraft.errors import OptionError
-from outdraft.loadgen.request import Request
+from outdraft.observe import RemoteServer
+from outdraft.records import Record
+from outdraft.workload.prompt import Planned
 
-# What makes a measurement better where a server knows it: texts of equal length, and what
-# speculation did for each of them (ours and vLLM's name, then SGLang's).
-OPTIONAL: Mapping[str, Any] = {
-    "ignore_eos": True,
-    "include_metrics": True,
-    "return_spec_tokens_details": True,
-}
+# Fields that improve a measurement if the server knows them: texts of equal length, and the
+# acceptance of each (our and vLLM's name, then SGLang's).
+_EQUAL_LENGTHS: Mapping[str, Any] = {"ignore_eos": True}
+_ACCEPTANCE: Mapping[str, Any] = {"include_metrics": True, "return_spec_tokens_details": True}
+
+
+def optional_fields(*, stop_at_eos: bool) -> dict[str, Any]:
+    """`stop_at_eos`: an answer ends where the model ends it."""
+    return {**({} if stop_at_eos else _EQUAL_LENGTHS), **_ACCEPTANCE}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    planned: Planned
+    arm: str = ""
+    block: int = 0
+    index: int = 0  # within its block
+    is_warmup: bool = False
+    is_filler: bool = False  # keeps a slot busy while others run; it is abandoned and not recorded
+
+    def record(self, scheduled_ns: int, **fields: Any) -> Record:
+        return Record(
+            prompt_id=self.planned.prompt.id,
+            category=self.planned.prompt.category,
+            temperature=self.planned.temperature,
+            arm=self.arm,
+            block=self.block,
+            index=self.index,
+            scheduled_ns=scheduled_ns,
+            is_warmup=self.is_warmup,
+            **fields,
+        )
+
+
+def make_requests(
+    plan: Sequence[Planned], *, arm: str = "", block: int = 0, is_warmup: bool = False
+) -> list[Request]:
+    return [Request(each, arm, block, index, is_warmup) for index, each in enumerate(plan)]
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server with OpenAI's API. Plain values: it travels to client processes."""
+    """A server with OpenAI's API. Plain values: it is sent to client processes."""
 
     url: str  # with or without /v1
     model: str | None = None
     api_key: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)  # body fields, always sent
-    # Body fields that are left out from then on when the server refuses them by name.
-    optional: Mapping[str, Any] = field(default_factory=lambda: dict(OPTIONAL))
+    # Body fields that are no longer sent once the server has refused them by name.
+    optional: Mapping[str, Any] = field(default_factory=lambda: optional_fields(stop_at_eos=False))
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise OptionError(f"no URL of a server: {self.url!r}; write e.g. http://localhost:8000")
+            raise OptionError(
+                f"{self.url!r} is no URL of a server; write e.g. http://localhost:8000"
+            )
         if self.api_key is not None and not self.api_key.isprintable():
             raise OptionError("the API key holds a line end or another control character; trim it")
 
     @property
     def chat_url(self) -> str:
-        root = self.url.rstrip("/").removesuffix("/chat/completions").removesuffix("/v1")
-        return f"{root}/v1/chat/completions"
+        return f"{self.server.url}/v1/chat/completions"
+
+    @property
+    def server(self) -> RemoteServer:
+        """To ask what it is and what it counts."""
+        return RemoteServer(self.url, self.api_key)
 
     @property
     def headers(self) -> dict[str, str]:
         headers = {
             "Content-Type": "application/json",
             "Accept": "text/event-stream",
-            "Accept-Encoding": "identity",  # a compressed stream comes in lumps
+            "Accept-Encoding": "identity",  # a compressed stream arrives in lumps
         }
         if self.api_key is not None:
             headers["Authorization"] = f"Bearer {self.api_key}"
         return headers
 
     def body(self, request: Request, optional: Collection[str]) -> bytes:
-        """`optional`: which of the optional fields to send."""
+        """The JSON of `request`, with those optional fields that are named."""
         planned = request.planned
         fields: dict[str, Any] = {
             "messages": [
@@ -76,9 +113,9 @@ class Endpoint:
 
 
 def refused_fields(answer: bytes, fields: Collection[str]) -> set[str]:
-    """Those of `fields` that a 400 or 422 names, in OpenAI's form or FastAPI's.
+    """Those of `fields` that a 400 or 422 answer names, in OpenAI's form or FastAPI's.
 
-    The whole answer is searched only when it is in neither form: some echo the request.
+    The whole answer is searched only if it has neither form: some servers echo the request.
     """
     try:
         payload = json.loads(answer)

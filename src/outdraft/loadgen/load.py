@@ -1,24 +1,23 @@
-"""Drives a list of requests, in closed loop or at their times, in this process."""
+"""Sends a list of requests from this process: so many at a time, or each at its time."""
 
 from __future__ import annotations
 
 import asyncio
 import resource
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from time import perf_counter_ns
 
 from outdraft.errors import OptionError
 from outdraft.loadgen.client import Client
+from outdraft.loadgen.endpoint import Endpoint, Request
 from outdraft.loadgen.heartbeat import Heartbeat, Pulse
-from outdraft.loadgen.request import Request
 from outdraft.records import Record
 
 MAX_OPEN = 4096  # requests at a time in an open loop; each is a connection and a file
-_LEAD_NS = 20_000_000  # between asking for a load and its start
+_LEAD_NS = 20_000_000  # between the call and the start of the load
 _SPARE_FILES = 128  # for everything but connections
-# When this many requests in a row failed over this time, the rest is not sent.
+# After so many failures in a row over so much time, the remaining requests are not sent.
 _HOPELESS_FAILURES = 20
 _HOPELESS_NS = 60_000_000_000
 
@@ -26,15 +25,52 @@ Sink = Callable[[Record], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """What came of a load."""
+class ClientLoad:
+    """What one client process sends, and how. Plain values: it is sent to that process."""
 
-    records: tuple[Record, ...]  # in the order of the plan; less than it if it was stopped
+    endpoint: Endpoint
+    requests: Sequence[Request]
+    concurrency: int | None = None  # at a time; None: each at its offset, however slow the server
+    max_open: int = MAX_OPEN
+    keep_text: bool = True
+
+    def __post_init__(self) -> None:
+        if self.concurrency is not None:
+            if self.concurrency < 1:
+                raise OptionError(f"concurrency must be at least 1, got {self.concurrency}")
+            return
+        if undated := sum(each.planned.offset_ns is None for each in self.requests):
+            raise OptionError(
+                f"{undated} of {len(self.requests)} requests have no time to be sent at; "
+                "give the plan arrivals, or say how many to send at a time"
+            )
+
+    def split(self, parts: int) -> list[ClientLoad]:
+        """Requests are dealt out in turn, so that every part has an even share of each second."""
+
+        def share(whole: int, part: int) -> int:
+            return max(1, whole // parts + (part < whole % parts))
+
+        return [
+            replace(
+                self,
+                requests=self.requests[part::parts],
+                concurrency=None if self.concurrency is None else share(self.concurrency, part),
+                max_open=share(self.max_open, part),
+            )
+            for part in range(parts)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRun:
+    """The result of a load."""
+
+    records: tuple[Record, ...]  # in the order of the plan; fewer than planned if it was stopped
     num_planned: int
-    started_at: str  # wall clock, ISO 8601, UTC
-    start_ns: int  # what offsets count from; that moment to a tenth of a second
-    pulses: tuple[Pulse, ...]  # of each client process
-    refused_fields: tuple[str, ...] = ()  # what the server did not take and was left out
+    start_ns: int = 0  # what offsets count from
+    pulses: tuple[Pulse, ...] = ()  # of each client process
+    refused_fields: tuple[str, ...] = ()  # request fields that the server refused
     problems: tuple[str, ...] = ()  # of the client processes
 
     @property
@@ -43,125 +79,118 @@ class Run:
 
 
 async def drive(
-    client: Client,
-    requests: Sequence[Request],
-    *,
-    concurrency: int | None = None,
-    start_ns: int | None = None,
-    max_open: int = MAX_OPEN,
-    sink: Sink | None = None,
-) -> Run:
-    """`concurrency`: so many at a time; None: each at its offset, however slow the server is.
+    load: ClientLoad, *, start_ns: int | None = None, sink: Sink | None = None
+) -> LoadRun:
+    """Sends the requests of `load`. `sink` gets every record as it is made, and must be quick.
 
-    `sink` gets every record when it is there, and must be quick. Being cancelled ends the load,
-    not the caller: what is open is given up, and the run comes back with the records so far.
+    Cancelling ends the load, not the caller: open requests are abandoned, and the run is returned
+    with the records so far.
     """
-    check_plan(requests, concurrency)
-    started_at = datetime.now(UTC).isoformat()
     start = perf_counter_ns() + _LEAD_NS if start_ns is None else start_ns
-    load = _Load(client, sink)
-    async with Heartbeat() as heart:
-        if concurrency is not None:
-            room_for(concurrency)
-            await _until_stopped(load.closed(requests, concurrency, start))
-        else:
-            await _until_stopped(load.at_their_times(requests, start, room_for(max_open)))
-    return Run(
-        records=tuple(in_order(load.records)),
-        num_planned=len(requests),
-        started_at=started_at,
+    async with Client(load.endpoint, keep_text=load.keep_text) as client:
+        sender = _Sender(client, sink)
+        async with Heartbeat() as heart:
+            limit = allow_open(load.concurrency or load.max_open)
+            if load.concurrency is not None:
+                await _until_stopped(sender.closed(load.requests, load.concurrency, start))
+            else:
+                await _until_stopped(sender.at_their_times(load.requests, start, limit))
+    return LoadRun(
+        records=in_order(sender.records),
+        num_planned=sum(not each.is_filler for each in load.requests),
         start_ns=start,
         pulses=(heart.pulse,),
         refused_fields=tuple(sorted(client.refused)),
     )
 
 
-def check_plan(requests: Sequence[Request], concurrency: int | None) -> None:
-    if concurrency is not None:
-        if concurrency < 1:
-            raise OptionError(f"concurrency must be at least 1, got {concurrency}")
-        return
-    undated = sum(each.planned.offset_ns is None for each in requests)
-    if undated:
-        raise OptionError(
-            f"{undated} of {len(requests)} requests have no time to be sent at; "
-            "give the plan arrivals, or say how many to send at a time"
-        )
+def in_order(records: Sequence[Record]) -> tuple[Record, ...]:
+    return tuple(sorted(records, key=lambda each: (each.block, each.index)))
 
 
-def in_order(records: Sequence[Record]) -> list[Record]:
-    return sorted(records, key=lambda each: (each.block, each.index))
-
-
-def room_for(max_open: int) -> int:
-    """At most as many as this process may have files open, whose limit is raised if it can be."""
+def allow_open(max_open: int) -> int:
+    """Raises this process's limit on open files if needed. Returns how many connections fit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max_open + _SPARE_FILES
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        return max(1, soft - _SPARE_FILES) if soft < wanted else max_open
-    return max_open
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return max_open
+    soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(1, soft - _SPARE_FILES)
 
 
-class _Load:
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's if it is installed: a request costs less processor time with it."""
+    try:
+        import uvloop  # optional
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+class _Sender:
     def __init__(self, client: Client, sink: Sink | None) -> None:
         self._client = client
         self._sink = sink
         self.records: list[Record] = []
         self._num_open = 0
-        self._num_failed = 0  # since one succeeded, or since the start
+        self._num_failed = 0  # since the last success
         self._failing_since_ns = 0
 
     async def closed(self, requests: Sequence[Request], concurrency: int, start_ns: int) -> None:
-        left = iter(requests)
+        waiting = iter(requests)  # shared by all slots
         await _until(start_ns)
-        async with asyncio.TaskGroup() as slots:
-            for _ in range(min(concurrency, len(requests))):
-                slots.create_task(self._slot(left))
+        done = asyncio.Semaphore(0)  # released by every request that counts
+        async with asyncio.TaskGroup() as group:
+            slots = [
+                group.create_task(self._slot(waiting, done))
+                for _ in range(min(concurrency, len(requests)))
+            ]
+            for request in requests:
+                if not request.is_filler:
+                    await done.acquire()
+            for slot in slots:  # what still runs are fillers
+                slot.cancel()
 
     async def at_their_times(
         self, requests: Sequence[Request], start_ns: int, max_open: int
     ) -> None:
-        dated = sorted((each.planned.offset_ns or 0, index) for index, each in enumerate(requests))
         async with asyncio.TaskGroup() as group:
-            for offset, index in dated:
-                due = start_ns + offset
+            for request in sorted(requests, key=lambda each: each.planned.offset_ns or 0):
+                due = start_ns + (request.planned.offset_ns or 0)
                 await _until(due)
                 if self._num_open >= max_open:
-                    self._keep(
-                        requests[index].record(
-                            due, error=f"not sent: {max_open} requests are open already"
-                        )
-                    )
+                    error = f"not sent: {max_open} requests are open already"
+                    self._keep(request.record(due, error=error))
                 else:
                     self._num_open += 1
-                    group.create_task(self._one(requests[index], due))
+                    group.create_task(self._send(request, due))
 
-    async def _slot(self, left: Iterator[Request]) -> None:
-        for request in left:
+    async def _slot(self, waiting: Iterator[Request], done: asyncio.Semaphore) -> None:
+        for request in waiting:
             self._num_open += 1
-            await self._one(request, perf_counter_ns())
+            await self._send(request, perf_counter_ns())
+            if not request.is_filler:
+                done.release()
 
-    async def _one(self, request: Request, due_ns: int) -> None:
+    async def _send(self, request: Request, due_ns: int) -> None:
         try:
             if self._is_hopeless():
                 error = f"not sent: the last {self._num_failed} requests failed"
-                self._keep(request.record(due_ns, error=error))
+                if not request.is_filler:
+                    self._keep(request.record(due_ns, error=error))
                 return
             record = await self._client.send(request, due_ns)
         finally:
             self._num_open -= 1
-        if record.ok:
-            self._num_failed = 0
-        else:
-            self._num_failed += 1
-            if self._num_failed == 1:
-                self._failing_since_ns = perf_counter_ns()
-        self._keep(record)
+        self._num_failed = 0 if record.ok else self._num_failed + 1
+        if self._num_failed == 1:
+            self._failing_since_ns = perf_counter_ns()
+        if not request.is_filler:
+            self._keep(record)
 
     def _is_hopeless(self) -> bool:
-        """A server that hangs would otherwise cost a timeout for every request there is."""
+        """Otherwise every request to a server that hangs would cost a timeout."""
         since = perf_counter_ns() - self._failing_since_ns
         return self._num_failed >= _HOPELESS_FAILURES and since > _HOPELESS_NS
 
@@ -178,14 +207,14 @@ async def _until_stopped(load: Coroutine[None, None, None]) -> None:
         task = asyncio.current_task()
         assert task is not None
         task.uncancel()
-    except BaseExceptionGroup as group:  # of the sink, or our own mistake
+    except BaseExceptionGroup as group:  # raised by the sink, or by a mistake of ours
         raise group.exceptions[0] from None
 
 
 async def _until(due_ns: int) -> None:
     left = due_ns - perf_counter_ns()
     if left <= 0:
-        await asyncio.sleep(0)  # behind the plan: others must get on all the same
+        await asyncio.sleep(0)  # late already: other tasks must run all the same
     while left > 0:  # a loop's timer may be up to a millisecond early
         await asyncio.sleep(left / 1e9)
         left = due_ns - perf_counter_ns()

@@ -1,10 +1,8 @@
-"""Server-sent events out of bytes, in whatever pieces they arrive. Does no I/O."""
-
-from __future__ import annotations
+"""Parses server-sent events from bytes, however they are split. Does no I/O."""
 
 from typing import NamedTuple
 
-MAX_EVENT_BYTES = 4 << 20  # far above any answer: what is longer is not an event stream
+MAX_EVENT_BYTES = 4 << 20  # far above any answer: anything longer is no event stream
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -14,21 +12,19 @@ class Event(NamedTuple):
 
 
 class SseParser:
-    """`feed` gives the events that became complete; the split of the bytes changes nothing.
-
-    As the standard says, what is left without its empty line when a stream ends is no event.
-    """
+    """`feed` returns the events that became complete. As the standard says, an event without its
+    empty line at the end of a stream does not count."""
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max = max_event_bytes
-        self._line: list[bytes] = []  # parts of the line that is not complete
+        self._line: list[bytes] = []  # parts of the incomplete line
         self._line_bytes = 0
-        self._after_cr = False  # a line feed now belongs to the line that has ended
+        self._after_cr = False  # a line feed now still belongs to the line before
         self._is_first_line = True
         self._data: list[bytes] = []
         self._data_bytes = 0
         self._name = ""
-        self.overflowed = False  # a line or an event was too long; nothing is read any more
+        self.overflowed = False  # a line or an event was too long; the rest is ignored
 
     def feed(self, data: bytes) -> list[Event]:
         if self._after_cr and data.startswith(b"\n"):
@@ -36,7 +32,7 @@ class SseParser:
             self._after_cr = False
         if not data or self.overflowed:
             return []
-        if not self._line and not self._data and (events := self._whole(data)):
+        if not self._line and not self._data and (events := self._whole_events(data)):
             self._after_cr = self._is_first_line = False
             return events
         self._after_cr = data.endswith(b"\r")
@@ -53,8 +49,8 @@ class SseParser:
             self._hold(part)
         return events
 
-    def _whole(self, data: bytes) -> list[Event]:
-        """What a read nearly always holds, for a third of the time: whole events of one line."""
+    def _whole_events(self, data: bytes) -> list[Event]:
+        """The usual case, in a third of the time: only whole events of one line each."""
         if self._name or not data.endswith(b"\n\n") or b"\r" in data:
             return []
         lines = data[:-2].split(b"\n\n")

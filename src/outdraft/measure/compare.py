@@ -1,65 +1,84 @@
-"""Two servers against each other: the same prompts in alternating blocks, until it is clear.
+"""Compare two servers: the same prompts in alternating blocks, until the answer is clear.
 
-A block is one slice of the plan sent to one arm and then to the other; who goes first changes
-from block to block, so that a machine that warms up or slows down favours nobody. After preset
-numbers of blocks the evidence is looked at, with levels that allow for looking more than once.
+A block is one slice of the plan, sent to one arm and then to the other. The order changes from
+block to block, so that a machine that warms up or slows down favours neither arm. After preset
+numbers of blocks there is a look at the evidence, at levels that allow for several looks. Once
+greedy texts of the two differ, the baseline gets some of its requests again, at another batch size:
+that says how many of its own texts differ. Those requests count for no time.
 """
 
-from __future__ import annotations
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-
-from outdraft.decide.evidence import Evidence, Memory, Pairing
+from outdraft.acceptance import Acceptance
+from outdraft.decide.evidence import Evidence
 from outdraft.decide.verdict import DEFAULT_MARGIN, INCONCLUSIVE, SHIP, Verdict, decide
-from outdraft.errors import OutdraftError
-from outdraft.loadgen.endpoint import Endpoint
+from outdraft.errors import BackendError, OutdraftError
+from outdraft.loadgen.endpoint import Endpoint, Request, make_requests
 from outdraft.loadgen.fleet import run_load
-from outdraft.loadgen.load import Sink
-from outdraft.loadgen.quality import judge
-from outdraft.loadgen.request import requests_of
-from outdraft.measure.blocks import Blocks, make_blocks
-from outdraft.measure.evidence import make_evidence
-from outdraft.measure.failures import failures_of
-from outdraft.measure.server import metrics_of
-from outdraft.metrics_page import difference, drafted
-from outdraft.records import AcceptanceCounts, Record
-from outdraft.stats import MIN_BLOCKS, Look, Zone, percentile_interval, plan_looks, zone
+from outdraft.loadgen.load import LoadRun, Sink
+from outdraft.loadgen.quality import assess_arms, assess_client
+from outdraft.measure.evidence import (
+    FLOOR_TEXTS,
+    make_evidence,
+    other_concurrency,
+    text_agreement,
+)
+from outdraft.measure.memory import REMEMBERED, forgets, repeats_note
+from outdraft.observe import Page, page_difference, read_acceptance
+from outdraft.plan.findings import Pairing, Shares
+from outdraft.records import Record
+from outdraft.stats.percentiles import percentile_interval
+from outdraft.stats.ratios import MIN_BLOCKS
+from outdraft.stats.sequential import Look, Zone, plan_looks, zone
+from outdraft.workload.plan import Blocks, make_blocks
 from outdraft.workload.prompt import Prompt
 
 BASELINE, CANDIDATE = "baseline", "candidate"
-_DEAD_BLOCKS = 2  # in a row without a single answer
-_MAX_INVALID_SHARE = 0.25  # of blocks; with more the whole comparison is invalid
+AGAIN = "baseline again"  # the arm of records that only their texts count of
+_DEAD_BLOCKS = 2  # an arm without one answer in so many blocks is given up
+_MAX_INVALID_SHARE = 0.25  # of the blocks; with more the whole comparison is invalid
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ComparisonSettings:
     max_requests: int = 240  # of each arm
     block_size: int = 12
     concurrency: int = 4
     mix: tuple[tuple[float, float], ...] = ((0.0, 1.0),)
     max_tokens: int | None = None
+    stop_at_eos: bool = False  # said to the endpoints; here for the file
+    draft: str | None = None  # of the candidate, as far as it was named; for the file
     seed: int = 0
     margin: float = DEFAULT_MARGIN
     noise_floor: float = 0.0
     num_looks: int = 4
+    salt: str = ""  # of this run's prompts: its servers may remember those of an earlier one
     ttft_bound: bool = False
-    memory: Memory | None = None  # of the candidate, from a plan
+    lossy: bool = False  # the candidate's texts differ by design
+    keep_memory: bool = False  # answers of a block may help in the next
+    memory: Shares | None = None  # of the candidate, from a plan
     pairing: Pairing | None = None
 
     @property
     def max_blocks(self) -> int:
         return max(self.max_requests // self.block_size, MIN_BLOCKS)
 
+    @property
+    def for_evidence(self) -> dict[str, Any]:
+        names = ("margin", "noise_floor", "seed", "ttft_bound", "concurrency", "memory", "pairing")
+        return {**{name: getattr(self, name) for name in names}, "is_lossy": self.lossy}
+
 
 @dataclass(slots=True)
-class Outcome:
-    """What a comparison has found so far."""
+class Comparison:
+    """The state of a comparison, and its result."""
 
     records: list[Record] = field(default_factory=list)
     num_blocks: int = 0
-    num_invalid: int = 0  # blocks in which the client was not fit to measure
-    is_dead: bool = False  # an arm stopped answering: what came before does not speak for it
+    num_invalid: int = 0  # blocks in which the client was too slow to measure
+    is_dead: bool = False  # an arm stopped answering; its earlier answers do not count
     problems: list[str] = field(default_factory=list)
     evidence: Evidence | None = None
     verdict: Verdict | None = None
@@ -72,15 +91,14 @@ def compare(
     baseline: Endpoint,
     candidate: Endpoint,
     prompts: Sequence[Prompt],
-    settings: Settings,
+    settings: ComparisonSettings,
     *,
+    notes: Sequence[str] = (),
     sink: Sink | None = None,
-    on_look: Callable[[Outcome, Look], None] = lambda outcome, look: None,
-) -> Outcome:
-    """Runs until the verdict is clear or the requests are spent. Control-C ends it early."""
-    arms = {BASELINE: baseline, CANDIDATE: candidate}
-    same_server = baseline.chat_url == candidate.chat_url
-    looks = plan_looks(settings.max_blocks, settings.num_looks)
+    on_look: Callable[[Comparison, Look], None] = lambda comparison, look: None,
+) -> Comparison:
+    """Runs until the verdict is clear or all requests are sent. Control-C ends it early.
+    `notes`: on the prompts, said with the verdict."""
     blocks = make_blocks(
         prompts,
         size=settings.block_size,
@@ -88,126 +106,174 @@ def compare(
         mix=settings.mix,
         seed=settings.seed,
         max_tokens=settings.max_tokens,
+        salt=settings.salt,
     )
-    outcome = Outcome()
-    for name, endpoint in arms.items():
-        warmup = blocks.requests(-1, name if same_server else "")
-        requests = requests_of(warmup, arm=name, block=-1, is_warmup=True)
-        run = run_load(endpoint, requests, concurrency=settings.concurrency, sink=sink)
-        outcome.records += run.records
-        if run.is_stopped:
-            return outcome
-        if failed := _all_failed(run.records):
-            raise OutdraftError(
-                f"{name} at {endpoint.url}: every request of the warm-up failed ({failed})"
-            )
-    before = {} if same_server else metrics_of(candidate)
-    for block in range(settings.max_blocks):
-        order = list(arms) if block % 2 == 0 else list(arms)[::-1]
-        stopped = _run_block(outcome, arms, order, blocks, settings, block, same_server, sink)
-        outcome.num_blocks = block + 1
-        look = next(each for each in looks if each.num_blocks > block)  # stopped: it comes early
-        if dead := _dead(outcome, block):
-            outcome.problems.append(dead)
-            outcome.is_dead = stopped = True
-        if not stopped and look.num_blocks > block + 1:
-            continue
-        counted = None if same_server else drafted(difference(metrics_of(candidate), before))
-        _judge(outcome, settings, look.level, same_texts=not same_server, counted=counted)
-        on_look(outcome, look)
-        if stopped or is_clear(outcome, settings):
-            break
-    return outcome
+    arms = {BASELINE: baseline, CANDIDATE: candidate}
+    comparer = _Comparer(arms, blocks, settings, sink)
+    comparer.comparison.problems += notes
+    if settings.keep_memory:
+        comparer.comparison.problems.append(REMEMBERED)
+    else:
+        comparer.forgetful.update(name for name, each in arms.items() if forgets(each.server))
+    return comparer.run(on_look)
 
 
-def is_clear(outcome: Outcome, settings: Settings) -> bool:
-    """Nothing more to learn: a decision, or a tie. An invalid run is no answer."""
-    verdict, evidence = outcome.verdict, outcome.evidence
+def is_clear(comparison: Comparison, settings: ComparisonSettings) -> bool:
+    """Whether more blocks cannot change the answer: a decision, or a tie, of a valid run."""
+    verdict, evidence = comparison.verdict, comparison.evidence
     if verdict is None or evidence is None or not evidence.is_valid:
         return False
     if verdict.decision == SHIP and evidence.p99 is None:
-        # A gain in the middle may hide a loss at the end: go on where that can still be seen.
+        # A gain of the average may hide a loss in the tail: go on where that can still be seen.
         last = plan_looks(settings.max_blocks, settings.num_looks)[-1]
-        at_most = range(settings.block_size * last.num_blocks)
-        return percentile_interval(at_most, 0.99, last.level) is None
+        most_pairs = range(settings.block_size * last.num_blocks)
+        share = (1 - evidence.part_level) / (1 - evidence.e2e.level) if evidence.e2e else 1.0
+        return percentile_interval(most_pairs, 0.99, 1 - share * (1 - last.level)) is None
     if verdict.decision != INCONCLUSIVE:
         return True
     margin = max(settings.margin, settings.noise_floor)
     return evidence.e2e is not None and zone(evidence.e2e, margin) is Zone.TIE
 
 
-def _run_block(
-    outcome: Outcome,
-    arms: dict[str, Endpoint],
-    order: Sequence[str],
-    blocks: Blocks,
-    settings: Settings,
-    block: int,
-    same_server: bool,
-    sink: Sink | None,
-) -> bool:
-    """Whether the user stopped it."""
-    valid = True
-    for name in order:
-        part = blocks.requests(block, name if same_server else "")
-        requests = requests_of(part, arm=name, block=block)
-        run = run_load(arms[name], requests, concurrency=settings.concurrency, sink=sink)
-        outcome.records += run.records
-        # The client is judged block by block; failures are, with all others, in `_judge`: a
-        # single one among the twelve of a block would look like many.
-        done = tuple(each for each in run.records if each.ok)
-        if done:
-            quality = judge(replace(run, records=done, num_planned=len(done)))
-            outcome.problems += [each for each in quality.problems if each not in outcome.problems]
-            valid = valid and quality.is_valid
-        if run.is_stopped:
-            outcome.problems.append(f"stopped in block {block + 1} of {settings.max_blocks}")
+@dataclass(frozen=True, slots=True)
+class _Comparer:
+    arms: Mapping[str, Endpoint]
+    blocks: Blocks
+    settings: ComparisonSettings
+    sink: Sink | None
+    forgetful: set[str] = field(default_factory=set)  # arms whose server forgets when asked
+    comparison: Comparison = field(default_factory=Comparison)
+
+    @property
+    def is_same_server(self) -> bool:
+        return self.arms[BASELINE].chat_url == self.arms[CANDIDATE].chat_url
+
+    def run(self, on_look: Callable[[Comparison, Look], None]) -> Comparison:
+        comparison, settings = self.comparison, self.settings
+        if not self._warm_up():
+            return comparison
+        before = self._metrics()
+        looks = plan_looks(settings.max_blocks, settings.num_looks)
+        for block in range(settings.max_blocks):
+            is_last = not self._run_block(block)
+            comparison.num_blocks = block + 1
+            if problem := self._dead_arm(block):
+                comparison.problems.append(problem)
+                comparison.is_dead = is_last = True
+            look = next(each for each in looks if each.num_blocks > block)
+            if not is_last and look.num_blocks > block + 1:
+                continue
+            counted = read_acceptance(page_difference(self._metrics(), before))
+            is_last = is_last or not self._ask_again()
+            self._judge(look.level, counted)
+            on_look(comparison, look)
+            if is_last or is_clear(comparison, settings):
+                break
+        return comparison
+
+    def _metrics(self) -> Page:
+        """The candidate's counters. A server that is both arms cannot tell them apart."""
+        return {} if self.is_same_server else self.arms[CANDIDATE].server.metrics()
+
+    def _warm_up(self) -> bool:
+        """False: the user stopped it."""
+        for name, endpoint in self.arms.items():
+            run = self._load(name, -1)
+            if run.is_stopped:
+                return False
+            if error := _common_error(run.records):
+                raise OutdraftError(
+                    f"{name} at {endpoint.url}: every request of the warm-up failed ({error})"
+                )
+        return True
+
+    def _run_block(self, block: int) -> bool:
+        """False: the user stopped it."""
+        comparison, is_valid = self.comparison, True
+        names = [BASELINE, CANDIDATE] if block % 2 == 0 else [CANDIDATE, BASELINE]
+        for name in names:
+            run = self._load(name, block)
+            quality = assess_client(run)
+            if quality is not None:
+                new = [each for each in quality.problems if each not in comparison.problems]
+                comparison.problems += new
+                is_valid = is_valid and quality.is_valid
+            if run.is_stopped:
+                comparison.problems.append(
+                    f"stopped in block {block + 1} of {self.settings.max_blocks}"
+                )
+                return False
+        comparison.num_invalid += not is_valid
+        return True
+
+    def _ask_again(self) -> bool:
+        """Greedy requests of the first blocks once more, if texts differ and this was not done.
+        False: the user stopped it."""
+        comparison, concurrency = self.comparison, self.settings.concurrency
+        if self.is_same_server or self.settings.lossy or comparison.of(AGAIN):
             return True
-    outcome.num_invalid += not valid
-    return False
+        texts = text_agreement(comparison.of(BASELINE), comparison.of(CANDIDATE))
+        if texts is None or not texts.first_differences:
+            return True
+        greedy = [
+            request
+            for block in range(comparison.num_blocks)
+            for request in make_requests(self.blocks.requests(block), arm=AGAIN, block=block)
+            if request.planned.temperature == 0
+        ][:FLOOR_TEXTS]
+        run = self._send(BASELINE, greedy, other_concurrency(concurrency))
+        if run.is_stopped:
+            comparison.problems.append("stopped while the baseline was asked again for its texts")
+        return not run.is_stopped
+
+    def _load(self, name: str, block: int) -> LoadRun:
+        part = self.blocks.requests(block, name if self.is_same_server else "")
+        requests = make_requests(part, arm=name, block=block, is_warmup=block < 0)
+        return self._send(name, requests, self.settings.concurrency)
+
+    def _send(self, name: str, requests: Sequence[Request], concurrency: int) -> LoadRun:
+        if name in self.forgetful:
+            try:
+                self.arms[name].server.forget()
+            except BackendError:  # from here on, prompts that it met before count as repeated
+                self.forgetful.discard(name)
+        run = run_load(self.arms[name], requests, concurrency=concurrency, sink=self.sink)
+        self.comparison.records += run.records
+        return run
+
+    def _dead_arm(self, block: int) -> str:
+        """A sentence about an arm that stopped answering: from now on each of its requests would
+        cost a timeout."""
+        for arm in self.arms:
+            last = [each for each in self.comparison.of(arm) if each.block > block - _DEAD_BLOCKS]
+            blocks = {each.block for each in last if not each.is_warmup}
+            if len(blocks) == _DEAD_BLOCKS and (error := _common_error(last)):
+                return f"{arm} answered nothing in {_DEAD_BLOCKS} blocks ({error}): given up"
+        return ""
+
+    def _judge(self, level: float, counted: Acceptance | None) -> None:
+        comparison, settings = self.comparison, self.settings
+        problems, arms_are_valid = assess_arms({arm: comparison.of(arm) for arm in self.arms})
+        measured = (*comparison.of(BASELINE), *comparison.of(CANDIDATE))
+        repeats = repeats_note(measured, self.forgetful)
+        too_slow = comparison.num_invalid > _MAX_INVALID_SHARE * comparison.num_blocks
+        comparison.evidence = make_evidence(
+            comparison.of(BASELINE),
+            comparison.of(CANDIDATE),
+            level=level,
+            problems=[*problems, *comparison.problems, *filter(None, [repeats])],
+            is_valid=arms_are_valid and not too_slow and not comparison.is_dead,
+            same_texts=not self.is_same_server,
+            text_floor=text_agreement(comparison.of(BASELINE), comparison.of(AGAIN)),
+            counted=counted,
+            load=f"concurrency {settings.concurrency}",
+            **settings.for_evidence,
+        )
+        comparison.verdict = decide(comparison.evidence, margin=settings.margin)
 
 
-def _all_failed(records: Sequence[Record]) -> str:
-    """Why, where not one of them succeeded; nothing where one did."""
+def _common_error(records: Sequence[Record]) -> str:
+    """The last error, if every request failed; empty if one succeeded."""
     if not records or any(each.ok for each in records):
         return ""
     return records[-1].error or "no reason given"
-
-
-def _dead(outcome: Outcome, block: int) -> str:
-    """An arm that answered nothing for a while would cost a timeout a request from now on."""
-    for arm in (BASELINE, CANDIDATE):
-        last = [each for each in outcome.of(arm) if each.block > block - _DEAD_BLOCKS]
-        blocks = {each.block for each in last if not each.is_warmup}
-        if len(blocks) == _DEAD_BLOCKS and (failed := _all_failed(last)):
-            return f"{arm} answered nothing in {_DEAD_BLOCKS} blocks ({failed}): given up"
-    return ""
-
-
-def _judge(
-    outcome: Outcome,
-    settings: Settings,
-    level: float,
-    *,
-    same_texts: bool,
-    counted: AcceptanceCounts | None,
-) -> None:
-    failures, few_failed = failures_of({arm: outcome.of(arm) for arm in (BASELINE, CANDIDATE)})
-    unfit = outcome.num_invalid > _MAX_INVALID_SHARE * outcome.num_blocks
-    outcome.evidence = make_evidence(
-        outcome.of(BASELINE),
-        outcome.of(CANDIDATE),
-        level=level,
-        margin=settings.margin,
-        noise_floor=settings.noise_floor,
-        problems=[*failures, *outcome.problems],
-        is_valid=few_failed and not unfit and not outcome.is_dead,
-        ttft_bound=settings.ttft_bound,
-        seed=settings.seed,
-        same_texts=same_texts,
-        counted=counted,
-        load=f"concurrency {settings.concurrency}",
-        memory=settings.memory,
-        pairing=settings.pairing,
-    )
-    outcome.verdict = decide(outcome.evidence, margin=settings.margin)

@@ -1,31 +1,37 @@
-"""From the records of two arms to the evidence a verdict is made of. Pure."""
+"""From the records of two arms to the evidence that a verdict is made of. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from outdraft.decide.evidence import Costs, Equivalence, Evidence, Memory, Pairing
-from outdraft.goodput import break_even_rate
-from outdraft.measure.costs import costs_of
-from outdraft.measure.summary import acceptance_of, added
-from outdraft.records import AcceptanceCounts, Record
-from outdraft.stats import (
-    DRAWS,
+from outdraft.acceptance import Acceptance
+from outdraft.decide.evidence import Evidence
+from outdraft.decide.texts import Agreement, Difference, first_difference
+from outdraft.goodput import RoundCost, round_cost_from_speedup
+from outdraft.measure.summary import acceptance_of
+from outdraft.records import Record
+from outdraft.stats.ratios import (
     MIN_BLOCKS,
     Pair,
     Ratio,
     Throughput,
-    median_ratio,
-    pairs_needed,
+    mean_ratio,
     percentile_ratio,
     throughput_ratio,
 )
+from outdraft.stats.sequential import pairs_needed
 from outdraft.workload.temperatures import temperature_band
 
-_FEWEST_PER_STRATUM = 2 * MIN_BLOCKS  # pairs; with fewer a part of the traffic is not judged
+FLOOR_TEXTS = 16  # of the baseline, that are asked for again
+_FLOOR_BATCH = 4  # at a time, where one at a time is the load
+_BEFORE, _AFTER = 40, 80  # characters of an example around the first difference
+_MIN_PAIRS_PER_PART = 2 * MIN_BLOCKS  # a part of the traffic with fewer is not judged
 
-Twins = tuple[Record, Record]  # the same request in the baseline and in the candidate
-Measure = Callable[[Twins], tuple[float, float] | None]
+Twins = tuple[Record, Record]  # the same request to the baseline and to the candidate
+Blocks = Mapping[int, Sequence[Twins]]
+_Key = TypeVar("_Key")
+RATIOS = ("e2e", "tpot", "ttft", "throughput", "p99")
 
 
 def make_evidence(
@@ -36,70 +42,43 @@ def make_evidence(
     margin: float,
     noise_floor: float = 0.0,
     problems: Sequence[str] = (),
-    is_valid: bool = True,
-    ttft_bound: bool = False,
     seed: int = 0,
     same_texts: bool = True,
-    counted: AcceptanceCounts | None = None,
-    load: str = "this load",
-    memory: Memory | None = None,
-    pairing: Pairing | None = None,
+    counted: Acceptance | None = None,
+    **circumstances: Any,
 ) -> Evidence:
-    """`level` of every interval; parts of the traffic share the error, so that many of them do
-    not make a false one likely. `same_texts`: the arms were asked the very same, so that greedy
-    texts should agree. `counted`: what the candidate's own counters say of drafts, for servers
-    whose answers do not tell."""
+    """`level` is that of the intervals over the whole traffic. The parts of the traffic and the P99
+    together are allowed the same error once more: half of either counts, because a false result
+    lies on one side of its interval. `same_texts`: both arms got identical requests, so greedy
+    texts should agree. `counted`: the candidate's own counters, for servers whose answers do not
+    report acceptance. `circumstances`: fields of the evidence, taken as they are."""
     twins = _twins(baseline, candidate)
     blocks = _by_block(twins)
+    groupings = [_group(twins, part_of) for part_of in (_category, _band)]
+    num_parts = sum(len(parts) for parts in groupings if len(parts) > 1)
+    part_level = 1 - (1 - level) / (num_parts + 1)  # one more for the P99
+    levels = dict.fromkeys(RATIOS, level) | {"p99": part_level}
+    ratios: dict[str, Any] = {name: _ratio(name, blocks, levels[name], seed) for name in RATIOS}
+    e2e, tpot = ratios["e2e"], ratios["tpot"]
     sent = [each for each in (*baseline, *candidate) if not each.is_warmup]
     tokens = [each.completion_tokens or 0 for pair in twins for each in pair]
-    e2e = _ratio(blocks, _end_to_end, level, seed)
-    tpot = _ratio(blocks, _per_token, level, seed)
-    costs = _costs([each for _, each in twins], candidate, counted, tpot)
+    answered = [each for _, each in twins]
     return Evidence(
-        e2e=e2e,
-        tpot=tpot,
-        ttft=_ratio(blocks, _first_token, level, seed),
-        throughput=_throughput(blocks, level, seed),
-        p99=_tail(blocks, level, seed),
-        by_category=_strata(twins, lambda each: each.category, level, seed),
-        by_temperature=_strata(twins, lambda each: temperature_band(each.temperature), level, seed),
-        acceptance=acceptance_of([each for _, each in twins], counted),
+        **ratios,
+        by_category=_by_part(groupings[0], part_level),
+        by_temperature=_by_part(groupings[1], part_level),
+        part_level=part_level,
+        acceptance=acceptance_of(answered, counted),
         mean_output_tokens=sum(tokens) / len(tokens) if tokens else None,
         temperatures=tuple(sorted({each.temperature for each in sent})),
         noise_floor=noise_floor,
-        equivalence=compare_texts(twins) if same_texts else None,
+        texts=compare_texts(twins) if same_texts else None,
         error_rate=sum(not each.ok for each in sent) / len(sent) if sent else 0.0,
         problems=tuple(problems),
-        is_valid=is_valid,
-        more_requests=None if e2e is None else _more(e2e, max(margin, noise_floor)),
-        ttft_bound=ttft_bound,
-        costs=costs,
-        break_even=_break_even(costs, load),
-        memory=memory,
-        pairing=pairing,
+        more_requests=None if e2e is None else pairs_needed(e2e, max(margin, noise_floor)) or None,
+        costs=_round_cost(answered, candidate, counted, tpot),
+        **circumstances,
     )
-
-
-def _costs(
-    told: Sequence[Record],
-    sent: Sequence[Record],
-    counted: AcceptanceCounts | None,
-    tpot: Ratio | None,
-) -> Costs | None:
-    """The server's counters also have requests without a twin, and know nothing of warm-up."""
-    if tpot is None:
-        return None
-    counts = added(told)
-    if not counts.num_drafts and counted is not None:
-        counts, told = counted, [each for each in sent if _counts(each)]
-    num_tokens = sum(each.completion_tokens or 0 for each in told)
-    return costs_of(counts, num_tokens, len(told), tpot.estimate)
-
-
-def _break_even(costs: Costs | None, load: str) -> dict[str, float]:
-    needed = None if costs is None else break_even_rate(costs.k, costs.round)
-    return {} if needed is None else {load: needed}
 
 
 def ratio_of(
@@ -108,141 +87,161 @@ def ratio_of(
     candidate: Sequence[Record],
     *,
     level: float,
-    seed: int = 0,
-    draws: int = DRAWS,
 ) -> Ratio | None:
-    """One of e2e, tpot, ttft, throughput and p99, without the rest of the evidence."""
-    blocks = _by_block(_twins(baseline, candidate))
-    if name == "throughput":
-        return _throughput(blocks, level, seed)
-    if name == "p99":
-        return _tail(blocks, level, seed)
-    measures = {"e2e": _end_to_end, "tpot": _per_token, "ttft": _first_token}
-    return _ratio(blocks, measures[name], level, seed, draws)
+    """One of RATIOS, without the rest of the evidence."""
+    return _ratio(name, _by_block(_twins(baseline, candidate)), level)
 
 
-def compare_texts(twins: Sequence[Twins]) -> Equivalence | None:
-    """Greedy texts only: at other temperatures two servers draw as they like."""
+def text_agreement(baseline: Sequence[Record], candidate: Sequence[Record]) -> Agreement | None:
+    """Of two arms, or of a server's texts and its own to the same requests, sent again."""
+    return compare_texts(_twins(baseline, candidate))
+
+
+def other_concurrency(concurrency: int | None) -> int:
+    """At which requests are sent again for the floor: another batch size than before."""
+    return _FLOOR_BATCH if concurrency == 1 else 1
+
+
+def compare_texts(twins: Sequence[Twins]) -> Agreement | None:
+    """Greedy texts only: at other temperatures two servers draw differently."""
     greedy = [
-        (one.text, other.text)
+        (one, one.text, other.text)
         for one, other in twins
         if one.temperature == 0 and one.text is not None and other.text is not None
     ]
     if not greedy:
         return None
-    places = [_first_difference(a or "", b or "") for a, b in greedy if a != b]
-    return Equivalence(len(greedy), len(greedy) - len(places), tuple(places))
+    others = [(first_difference(a, b), one, a, b) for one, a, b in greedy if a != b]
+    example = None
+    if others:
+        at, one, *texts = min(others, key=lambda each: each[0])
+        example = Difference(one.prompt_id, one.category, at, *(_around(at, x) for x in texts))
+    places = tuple(at for at, *_ in others)
+    return Agreement(len(greedy), len(greedy) - len(others), places, example)
 
 
-def _first_difference(one: str, other: str) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+def _around(at: int, text: str) -> str:
+    start, end = max(at - _BEFORE, 0), at + _AFTER
+    cut = "…" if start else "", "…" if end < len(text) else ""
+    return f"{cut[0]}{text[start:end]}{cut[1]}"
+
+
+def _round_cost(
+    answered: Sequence[Record],
+    sent: Sequence[Record],
+    counted: Acceptance | None,
+    tpot: Ratio | None,
+) -> RoundCost | None:
+    """From the counts of the answers, else from the server's counters. Those include requests
+    without a twin, and begin after the warm-up."""
+    if tpot is None:
+        return None
+    counts = Acceptance.total(each.acceptance for each in answered)
+    if not counts.num_drafts and counted is not None:
+        counts, answered = counted, [each for each in sent if _is_measured(each)]
+    num_tokens = sum(each.completion_tokens or 0 for each in answered)
+    return round_cost_from_speedup(counts, num_tokens, len(answered), tpot.estimate)
 
 
 def _twins(baseline: Sequence[Record], candidate: Sequence[Record]) -> list[Twins]:
-    """Requests that succeeded in both arms; one that failed in either tells of no speed."""
-    others = {(each.block, each.index): each for each in candidate if _counts(each)}
-    found = []
-    for each in baseline:
-        other = others.get((each.block, each.index))
-        if other is not None and _counts(each) and other.prompt_id == each.prompt_id:
-            found.append((each, other))
-    return found
+    """Requests that succeeded in both arms; one that failed in either has no speedup."""
+    others = {(each.block, each.index): each for each in candidate if _is_measured(each)}
+    pairs = [(each, others.get((each.block, each.index))) for each in baseline]
+    return [
+        (one, other)
+        for one, other in pairs
+        if other is not None and _is_measured(one) and other.prompt_id == one.prompt_id
+    ]
 
 
-def _counts(record: Record) -> bool:
+def _is_measured(record: Record) -> bool:
     return record.ok and not record.is_warmup
 
 
-def _by_block(twins: Sequence[Twins]) -> dict[int, list[Twins]]:
-    blocks: dict[int, list[Twins]] = {}
+def _group(twins: Sequence[Twins], key: Callable[[Record], _Key]) -> dict[_Key, list[Twins]]:
+    groups: dict[_Key, list[Twins]] = {}
     for pair in twins:
-        blocks.setdefault(pair[0].block, []).append(pair)
-    return blocks
+        groups.setdefault(key(pair[0]), []).append(pair)
+    return groups
 
 
-# ---------------------------------------------------------------- what is compared
+def _by_block(twins: Sequence[Twins]) -> dict[int, list[Twins]]:
+    return _group(twins, lambda each: each.block)
 
 
-def _end_to_end(pair: Twins) -> tuple[float, float] | None:
-    """The candidate's as if its text had the length of the baseline's: a shorter one is no gain."""
-    one, other = pair
-    if not one.e2e_ns or not other.e2e_ns:
+def _category(record: Record) -> str:
+    return record.category
+
+
+def _band(record: Record) -> str:
+    return temperature_band(record.temperature)
+
+
+def _by_part(parts: Mapping[str, Sequence[Twins]], level: float) -> dict[str, Ratio]:
+    """The end-to-end ratio of each part with enough pairs. A single part is the whole traffic
+    and gets none."""
+    if len(parts) < 2:
+        return {}
+    ratios = {
+        name: _ratio("e2e", _by_block(members), level)
+        for name, members in sorted(parts.items())
+        if len(members) >= _MIN_PAIRS_PER_PART
+    }
+    return {name: ratio for name, ratio in ratios.items() if ratio is not None}
+
+
+def _ratio(name: str, blocks: Blocks, level: float, seed: int = 0) -> Ratio | None:
+    if name == "throughput":
+        rates = [[_tokens_per_s([pair[arm] for pair in each]) for arm in (0, 1)]
+                 for each in blocks.values()]  # fmt: skip
+        measured = [Throughput(*both) for both in rates if all(both)]
+        return throughput_ratio(measured, level=level) if measured else None
+    pairs = _pairs(blocks, _TIMES["e2e" if name == "p99" else name])
+    if not pairs:
         return None
-    if one.completion_tokens == other.completion_tokens:
-        return float(one.e2e_ns), float(other.e2e_ns)
-    if not one.completion_tokens or not other.completion_tokens:
-        return None
-    return float(one.e2e_ns), other.e2e_ns * one.completion_tokens / other.completion_tokens
+    if name == "p99":
+        return percentile_ratio(pairs, 0.99, level=level, seed=seed)
+    return mean_ratio(pairs, level=level)
 
 
-def _per_token(pair: Twins) -> tuple[float, float] | None:
-    one, other = pair[0].tpot_ns, pair[1].tpot_ns
-    return (one, other) if one and other else None
+def _pairs(blocks: Blocks, times: Callable[[Record, Record], _Times]) -> list[list[Pair]]:
+    """The blocks that have pairs with both times, in order."""
+    pairs = [
+        [
+            Pair(record.prompt_id, one, other, record.category)
+            for record, one, other in ((each[0], *times(*each)) for each in members)
+            if one and other
+        ]
+        for _, members in sorted(blocks.items())
+    ]
+    return [block for block in pairs if block]
 
 
-def _first_token(pair: Twins) -> tuple[float, float] | None:
-    one, other = pair[0].ttft_ns, pair[1].ttft_ns
-    return (float(one), float(other)) if one and other else None
+_Times = tuple[float | None, float | None]
 
 
-def _pairs(blocks: Mapping[int, Sequence[Twins]], measure: Measure) -> list[list[Pair]]:
-    found = []
-    for _, members in sorted(blocks.items()):
-        values = [(pair, measure(pair)) for pair in members]
-        found.append([Pair(pair[0].prompt_id, *both) for pair, both in values if both is not None])
-    return [block for block in found if block]
+def _end_to_end(one: Record, other: Record) -> _Times:
+    """The candidate's time is that of a text as long as the baseline's, at the pace of its own:
+    neither a shorter text is a gain, nor a longer one, over which its first token would be shared.
+    """
+    wanted, written = one.completion_tokens, other.completion_tokens
+    if not other.e2e_ns or wanted == written:
+        return one.e2e_ns, other.e2e_ns
+    if not wanted or not written:
+        return None, None
+    if other.ttft_ns is None or other.tpot_ns is None:  # of one token: no pace to go by
+        return one.e2e_ns, other.e2e_ns * wanted / written
+    return one.e2e_ns, other.ttft_ns + other.tpot_ns * (wanted - 1)
 
 
-def _ratio(
-    blocks: Mapping[int, Sequence[Twins]],
-    measure: Measure,
-    level: float,
-    seed: int,
-    draws: int = DRAWS,
-) -> Ratio | None:
-    pairs = _pairs(blocks, measure)
-    return median_ratio(pairs, level=level, draws=draws, seed=seed) if pairs else None
-
-
-def _tail(blocks: Mapping[int, Sequence[Twins]], level: float, seed: int) -> Ratio | None:
-    pairs = _pairs(blocks, _end_to_end)
-    return percentile_ratio(pairs, 0.99, level=level, seed=seed) if pairs else None
-
-
-def _throughput(blocks: Mapping[int, Sequence[Twins]], level: float, seed: int) -> Ratio | None:
-    measured = []
-    for members in blocks.values():
-        rates = [_tokens_per_s([pair[arm] for pair in members]) for arm in (0, 1)]
-        if all(rates):
-            measured.append(Throughput(rates[0], rates[1]))
-    return throughput_ratio(measured, level=level, seed=seed) if measured else None
+_TIMES: Mapping[str, Callable[[Record, Record], _Times]] = {
+    "e2e": _end_to_end,
+    "tpot": lambda one, other: (one.tpot_ns, other.tpot_ns),
+    "ttft": lambda one, other: (one.ttft_ns, other.ttft_ns),
+}
 
 
 def _tokens_per_s(records: Sequence[Record]) -> float:
     start = min(each.scheduled_ns for each in records)
     end = max(each.last_ns or 0 for each in records)
     return sum(each.completion_tokens or 0 for each in records) / max(end - start, 1) * 1e9
-
-
-def _strata(
-    twins: Sequence[Twins], key: Callable[[Record], str], level: float, seed: int
-) -> dict[str, Ratio]:
-    """Each part with enough of it; a lone part is the whole and says nothing of its own."""
-    groups: dict[str, list[Twins]] = {}
-    for pair in twins:
-        groups.setdefault(key(pair[0]), []).append(pair)
-    if len(groups) < 2:
-        return {}
-    shared = 1 - (1 - level) / len(groups)
-    found = {}
-    for name, members in sorted(groups.items()):
-        if len(members) >= _FEWEST_PER_STRATUM:
-            ratio = _ratio(_by_block(members), _end_to_end, shared, seed)
-            if ratio is not None:
-                found[name] = ratio
-    return found
-
-
-def _more(ratio: Ratio, margin: float) -> int | None:
-    return pairs_needed(ratio, margin) or None

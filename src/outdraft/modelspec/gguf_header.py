@@ -1,8 +1,8 @@
 """The header of a GGUF file, read in milliseconds.
 
-`gguf.GGUFReader` makes a numpy object of every token and merge in the file, two seconds for a
-small model. Only the plain values are needed and where each tensor lies, so this walks
-over the arrays it was not asked for. Layout (little-endian, versions 2 and 3):
+`gguf.GGUFReader` makes a numpy object of every token and merge in the file, which takes two seconds
+for a small model. Here only plain values and tensors' places are read, and arrays on request.
+Layout (little-endian, versions 2 and 3):
 
     "GGUF" | version u32 | tensors u64 | values u64
     value:  key string | type u32 | scalar, string or array
@@ -11,8 +11,6 @@ over the arrays it was not asked for. Layout (little-endian, versions 2 and 3):
 
 A string is a u64 length and its bytes; an array is a type u32, a u64 count and its items.
 """
-
-from __future__ import annotations
 
 import math
 import mmap
@@ -24,22 +22,10 @@ from pathlib import Path
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from outdraft.errors import CorruptFileError, ModelError
-from outdraft.modelspec.tensors import cut_short
+from outdraft.modelspec.tensors import TensorEntry, cut_short
 
 # GGUF value type → struct code; 8 is a string, 9 an array
-_SCALARS = {
-    0: "B",
-    1: "b",
-    2: "H",
-    3: "h",
-    4: "I",
-    5: "i",
-    6: "f",
-    7: "?",
-    10: "Q",
-    11: "q",
-    12: "d",
-}
+_SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 _STRING, _ARRAY = 8, 9
 _MAX_DIMS = 4
 
@@ -47,28 +33,9 @@ Value = str | int | float | bool | list[str] | list[int] | list[float]
 
 
 @dataclass(frozen=True, slots=True)
-class GgufTensor:
-    type_id: int
-    shape: tuple[int, ...]  # rows first, as torch has it
-    offset: int  # from the start of the file
-    num_bytes: int
-
-    @property
-    def num_values(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def type_name(self) -> str:
-        try:
-            return str(GGMLQuantizationType(self.type_id).name)
-        except ValueError:
-            return f"number {self.type_id}"
-
-
-@dataclass(frozen=True, slots=True)
 class GgufHeader:
     values: dict[str, Value]
-    tensors: dict[str, GgufTensor]
+    tensors: dict[str, TensorEntry]  # offsets count from the start of the file
 
     @property
     def architecture(self) -> str:
@@ -122,7 +89,7 @@ class _Cursor:
 
 
 def read_gguf_header(path: Path, *, arrays: Collection[str] = ()) -> GgufHeader:
-    """Every plain value and every tensor's place; of the arrays, only those named in `arrays`."""
+    """Read every plain value, every tensor's place, and the arrays named in `arrays`."""
     size = path.stat().st_size
     if size < 24:
         raise cut_short(path, 24, size)
@@ -173,16 +140,17 @@ def _read_body(cursor: _Cursor, arrays: Collection[str]) -> tuple[GgufHeader, in
         raise ValueError(f"general.alignment is {alignment}")
     start = -(-cursor.at // alignment) * alignment
     tensors = {
-        name: GgufTensor(kind, shape, start + offset, _num_bytes(kind, shape))
+        name: TensorEntry(name, *_type_and_bytes(kind, shape), start + offset)
         for name, shape, kind, offset in placed
     }
     return GgufHeader(values, tensors), start
 
 
-def _num_bytes(kind: int, shape: tuple[int, ...]) -> int:
-    """Bytes of a tensor; 0 for a type the package does not know (reading it says so)."""
+def _type_and_bytes(kind: int, shape: tuple[int, ...]) -> tuple[str, tuple[int, ...], int]:
+    """A tensor's dtype, shape and bytes; 0 bytes for a type that the gguf package does not know."""
     try:
-        block, size = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
+        dtype = GGMLQuantizationType(kind)
+        block, size = GGML_QUANT_SIZES[dtype]
     except (ValueError, KeyError):
-        return 0
-    return math.prod(shape) // int(block) * int(size)
+        return f"number {kind}", shape, 0
+    return str(dtype.name), shape, math.prod(shape) // int(block) * int(size)

@@ -1,12 +1,13 @@
-"""Matrices of a safetensors file in ggml's blocks of 32 weights: `NAME.q4_0` (uint8) holds NAME.
+"""Matrices in ggml's blocks of 32 weights: in a safetensors file `NAME.q4_0` (uint8) is NAME.
 
-For heads that have to be small. The format has no such types, so only this project reads them;
-`outdraft export` writes them out in bfloat16 for others.
+For heads that have to be small. Safetensors has no such types, so only this project reads them;
+`outdraft export` writes them in bfloat16 for other engines.
 """
 
-from __future__ import annotations
-
 from typing import Any
+
+from gguf.constants import GGMLQuantizationType
+from gguf.quants import dequantize, quantize
 
 _BLOCK = 32
 _BLOCK_BYTES = {"q8_0": 34, "q4_0": 18}
@@ -14,7 +15,7 @@ TYPES = tuple(_BLOCK_BYTES)
 
 
 def packed_type(stored: str) -> str | None:
-    """The type of the blocks that a stored name speaks of; None for an ordinary tensor."""
+    """The block type in a stored name, such as q4_0; None for an ordinary tensor."""
     kind = stored.rpartition(".")[2]
     return kind if kind in _BLOCK_BYTES else None
 
@@ -24,7 +25,7 @@ def plain_name(stored: str) -> str:
 
 
 def plain_shape(stored: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Of the matrix that is in the blocks; a shape that no blocks have stays as it is."""
+    """The shape of the matrix in the blocks; the same shape if these cannot be blocks."""
     kind = packed_type(stored)
     if kind is None or len(shape) != 2 or shape[1] % _BLOCK_BYTES[kind]:
         return shape
@@ -37,15 +38,9 @@ def can_pack(shape: tuple[int, ...]) -> bool:
 
 def pack(matrix: Any, kind: str) -> Any:
     """A float32 array (rows, columns) → uint8 (rows, bytes)."""
-    from gguf.constants import GGMLQuantizationType
-    from gguf.quants import quantize
-
     return quantize(matrix, GGMLQuantizationType[kind.upper()])
 
 
 def unpack(blocks: Any, kind: str) -> Any:
     """uint8 (rows, bytes) → a float32 array (rows, columns)."""
-    from gguf.constants import GGMLQuantizationType
-    from gguf.quants import dequantize
-
     return dequantize(blocks, GGMLQuantizationType[kind.upper()])

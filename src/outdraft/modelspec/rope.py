@@ -1,52 +1,22 @@
-"""Rotary position embedding: from a spec to the inverse frequencies, in float64.
+"""Rotary position embedding: read from a config.json, and made into inverse frequencies (float64).
 
-Pair i of a head turns by ``position * inverse_frequency[i]``. Long-context
-models stretch the slow pairs, and they write that down in three ways:
-
-- ``linear``   every frequency divided by one factor;
-- ``llama3``   slow pairs divided, fast pairs kept, a smooth ramp between;
-- ``factors``  one explicit divisor per pair (how GGUF stores the llama3 rule).
+Pair i of an attention head turns by ``position * inverse_frequency[i]``.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from outdraft.errors import ModelError
+from outdraft.modelspec.spec import DecoderSpec, RopeScaling
 
-KINDS = ("default", "linear", "llama3")
-
-
-@dataclass(frozen=True, slots=True)
-class RopeScaling:
-    """How the frequencies of a long-context model differ from the plain ones."""
-
-    kind: Literal["linear", "llama3", "factors"]
-    factor: float = 1.0
-    low_freq_factor: float = 1.0  # llama3: wavelengths over original_context/this are divided
-    high_freq_factor: float = 4.0  # llama3: wavelengths under original_context/this are kept
-    original_context: int = 8192
-    factors: tuple[float, ...] = ()  # factors: one divisor for each pair
+_LLAMA3_FACTORS = ("factor", "low_freq_factor", "high_freq_factor")
 
 
-class _Rotary(Protocol):
-    """The three fields of ModelSpec that the frequencies depend on."""
-
-    @property
-    def head_dim(self) -> int: ...
-    @property
-    def rope_theta(self) -> float: ...
-    @property
-    def rope_scaling(self) -> RopeScaling | None: ...
-
-
-def inverse_frequencies(spec: _Rotary) -> npt.NDArray[np.float64]:
+def inverse_frequencies(spec: DecoderSpec) -> npt.NDArray[np.float64]:
     """The angle, in radians per position, of each of the head_dim/2 pairs."""
     exponents = np.arange(0, spec.head_dim, 2, dtype=np.float64) / spec.head_dim
     plain: npt.NDArray[np.float64] = 1.0 / spec.rope_theta**exponents  # (head_dim/2,)
@@ -70,36 +40,45 @@ def _llama3(plain: npt.NDArray[np.float64], scaling: RopeScaling) -> npt.NDArray
     return result
 
 
-def read_rope(
-    config: Mapping[str, Any], *, default_theta: float, source: object
-) -> tuple[float, RopeScaling | None]:
-    """(theta, scaling) from a config.json, in its old form and its new one.
+def read_rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None, tuple[str, ...]]:
+    """(theta, scaling, features that scaling cannot express) from a config.json.
 
-    Old: ``rope_theta`` and ``rope_scaling`` side by side. New: both inside
+    Old form: ``rope_theta`` and ``rope_scaling`` side by side. New form: both inside
     ``rope_parameters``.
     """
     inside: Mapping[str, Any] = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    theta = float(inside.get("rope_theta") or config.get("rope_theta") or default_theta)
+    theta = float(inside.get("rope_theta") or config.get("rope_theta") or 10_000.0)
     kind = inside.get("rope_type") or inside.get("type") or "default"
-    if kind not in KINDS:
-        raise ModelError(
-            f"unsupported rope scaling {kind!r} in {source}; supported: {', '.join(KINDS)}"
-        )
-    part = inside.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1.0
-    if part != 1.0:
-        raise ModelError(
-            f"unsupported partial rotary embedding (factor {part}) in {source}; supported: 1.0"
-        )
-    if kind == "default":
-        return theta, None
+    features: tuple[str, ...] = ()
+    rotated = inside.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1.0
+    if rotated != 1.0:
+        features += (f"partial rotary embedding, factor {rotated} (supported: 1.0)",)
+    scaling = None
     if kind == "linear":
-        return theta, RopeScaling("linear", factor=float(inside["factor"]))
-    return theta, RopeScaling(
-        "llama3",
-        factor=float(inside["factor"]),
-        low_freq_factor=float(inside["low_freq_factor"]),
-        high_freq_factor=float(inside["high_freq_factor"]),
-        original_context=int(
-            inside.get("original_max_position_embeddings") or config["max_position_embeddings"]
-        ),
-    )
+        scaling = RopeScaling("linear", factor=float(inside["factor"]))
+    elif kind == "llama3":
+        factors: dict[str, Any] = {key: float(inside[key]) for key in _LLAMA3_FACTORS}
+        original = inside.get("original_max_position_embeddings")
+        context = int(original or config["max_position_embeddings"])
+        scaling = RopeScaling("llama3", **factors, original_context=context)
+    elif kind != "default":
+        features += (f"rope scaling {kind!r} (supported: default, linear, llama3)",)
+    return theta, scaling, features
+
+
+def rope_config(scaling: RopeScaling | None) -> dict[str, Any]:
+    """The values of ``rope_scaling`` in a config.json; ModelError for what it cannot express."""
+    if scaling is None:
+        return {"rope_type": "default"}
+    if scaling.kind == "linear":
+        return {"rope_type": "linear", "factor": scaling.factor}
+    if scaling.kind == "factors":
+        raise ModelError(
+            "config.json cannot express one rope factor for each pair; use the unquantized model's "
+            "own folder"
+        )
+    return {
+        "rope_type": "llama3",
+        **{key: getattr(scaling, key) for key in _LLAMA3_FACTORS},
+        "original_max_position_embeddings": scaling.original_context,
+    }

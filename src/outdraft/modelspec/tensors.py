@@ -5,18 +5,18 @@ then the data. Reading the header by hand costs a few kilobytes of input for a
 model of any size, and it lets a file that was cut short be named as such.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import struct
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from outdraft.errors import CorruptFileError, ModelError
+from outdraft.whole_file import read_json
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -29,21 +29,22 @@ class TensorEntry:
 
     name: str
     dtype: str
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # rows first, as torch has it
     num_bytes: int
     offset: int  # of its first byte, counted from the start of the data
 
-    @property
-    def num_values(self) -> int:
-        return math.prod(self.shape)
 
-
-def bytes_by_dtype(entries: Iterable[TensorEntry]) -> dict[str, int]:
-    """Sum the bytes of each dtype."""
-    sums: Counter[str] = Counter()
+def stored_sizes(entries: Iterable[TensorEntry], left_out: Collection[str] = ()) -> dict[str, Any]:
+    """The sizes in a spec: parameters and their bytes without those `left_out`, bytes of all."""
+    counts = {"num_parameters": 0, "parameter_bytes": 0}
+    by_dtype: Counter[str] = Counter()
     for entry in entries:
-        sums[entry.dtype] += entry.num_bytes
-    return dict(sums)
+        by_dtype[entry.dtype] += entry.num_bytes
+        # Old checkpoints store the rotary frequencies.
+        if entry.name not in left_out and not entry.name.endswith("rotary_emb.inv_freq"):
+            counts["num_parameters"] += math.prod(entry.shape)
+            counts["parameter_bytes"] += entry.num_bytes
+    return {**counts, "bytes_by_dtype": dict(by_dtype)}
 
 
 def weight_files(folder: Path) -> tuple[Path, ...]:
@@ -56,7 +57,11 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict):
         raise CorruptFileError(f"{index} lacks the key 'weight_map'; fetch it again")
-    shards = tuple(folder / name for name in sorted(set(weight_map.values())))
+    names = sorted(set(map(str, weight_map.values())))
+    for name in names:
+        if PurePath(name).is_absolute() or ".." in PurePath(name).parts or "\0" in name:
+            raise CorruptFileError(f"{index} names a file outside its folder: {name!r}")
+    shards = tuple(folder / name for name in names)
     missing = [shard for shard in shards if not shard.is_file()]
     if missing:
         raise CorruptFileError(
@@ -64,17 +69,6 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
             f"{INDEX} names are not there; fetch the model again"
         )
     return shards
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file, or a CorruptFileError that names the file."""
-    try:
-        value = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise CorruptFileError(f"{path} is not JSON ({error}); fetch it again") from error
-    if not isinstance(value, dict):
-        raise CorruptFileError(f"{path} holds a JSON {type(value).__name__}, not an object")
-    return value
 
 
 def read_safetensors_header(path: Path) -> tuple[TensorEntry, ...]:
@@ -94,8 +88,11 @@ def read_safetensors_header(path: Path) -> tuple[TensorEntry, ...]:
             raise cut_short(path, 8 + length, seen)
         raw = file.read(length)
     try:
+        listed = {name: each for name, each in json.loads(raw).items() if name != "__metadata__"}
         entries = tuple(
-            _entry(name, value) for name, value in json.loads(raw).items() if name != "__metadata__"
+            TensorEntry(name, each["dtype"], tuple(each["shape"]), end - begin, begin)
+            for name, each in listed.items()
+            for begin, end in [each["data_offsets"]]
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptFileError(
@@ -107,9 +104,17 @@ def read_safetensors_header(path: Path) -> tuple[TensorEntry, ...]:
     return entries
 
 
-def _entry(name: str, value: dict[str, Any]) -> TensorEntry:
-    begin, end = value["data_offsets"]
-    return TensorEntry(name, value["dtype"], tuple(value["shape"]), end - begin, begin)
+@contextmanager
+def damaged_values(path: Path) -> Iterator[None]:
+    """Turn what a missing key or an impossible value raises into an error that names the file."""
+    try:
+        yield
+    except KeyError as error:
+        raise CorruptFileError(f"{path} lacks the key {error}; fetch it again") from error
+    except (TypeError, ValueError, IndexError, ArithmeticError, AttributeError) as error:
+        raise CorruptFileError(
+            f"{path} holds a value of the wrong kind ({error}); fetch it again"
+        ) from error
 
 
 def cut_short(path: Path, expected: int, seen: int) -> CorruptFileError:

@@ -1,33 +1,20 @@
 """The memory of one device, by part, without speculation and with it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from outdraft.errors import OptionError, unknown_choice
+from outdraft.plan import reserve
 from outdraft.plan.devices import Devices
 from outdraft.plan.findings import Shares
 from outdraft.plan.models import Model
-from outdraft.plan.reserve import (
-    COMMUNICATION_BYTES,
-    RUNTIME_BYTES,
-    activation_bytes,
-    graph_bytes,
-    logit_bytes,
-)
-from outdraft.plan.sizes import (
-    KV_DTYPES,
-    check_ranks,
-    kv_bytes_of_sequence,
-    kv_bytes_per_token,
-)
+from outdraft.plan.sizes import KV_DTYPES, check_ranks, kv_bytes_of_sequence
 
-BLOCK_TOKENS = 16  # a KV cache is handed out in blocks of so many tokens
+BLOCK_TOKENS = 16  # a KV cache is allocated in blocks of this many tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PlanSettings:
     max_model_len: int
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192
@@ -37,7 +24,7 @@ class Settings:
     draft_ranks: int | None = None  # None: as many as the target's
     is_probabilistic: bool = True  # drafts are sampled, and their logits kept for verification
     enforce_eager: bool = False
-    kv_cache_bytes: int | None = None  # per device; given, the rest is not counted
+    kv_cache_bytes: int | None = None  # per device; if set, nothing else is counted
 
     def __post_init__(self) -> None:
         for name in ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "k"):
@@ -54,10 +41,10 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The fullest device."""
+    """Where the memory of the fullest device goes."""
 
     parts: Mapping[str, int]  # bytes of everything that is not KV cache
-    kv_cache_bytes: int  # what is left; below zero: so much is missing
+    kv_cache_bytes: int  # what is left; below zero: how much is missing
     unused_bytes: int  # beyond the utilization
     kv_bytes_per_token: int
     kv_tokens: int
@@ -82,131 +69,116 @@ class Mix:
     with_draft: Room | None
 
     @property
+    def room(self) -> Room | None:
+        """With the draft where there is one."""
+        return self.with_draft or self.without
+
+    @property
     def serves(self) -> bool | None:
-        room = self.with_draft or self.without
-        return None if room is None else room.serves
+        return None if self.room is None else self.room.serves
 
     def lost_share(self) -> float | None:
-        """Of the KV tokens, what speculation costs."""
+        """The share of the KV tokens that speculation costs."""
         if self.without is None or self.with_draft is None or not self.without.kv_tokens:
             return None
         return 1 - self.with_draft.kv_tokens / self.without.kv_tokens
 
 
-def make_mix(
-    target: Model,
-    draft: Model | None,
-    devices: Devices | None,
-    settings: Settings,
-    target_quantization: str,
-    draft_quantization: str | None,
-) -> Mix:
-    ranks = devices.count if devices else 1
-    draft_ranks = ranks_of_draft(settings, ranks)
-    target_bytes = ranks * target.weight_bytes(target_quantization, ranks)
-    draft_bytes = (
-        0
-        if draft is None or draft_quantization is None
-        else draft_ranks * draft.weight_bytes(draft_quantization, draft_ranks)
-    )
-    has_room = devices is not None or settings.kv_cache_bytes is not None
-    without = with_draft = None
-    if has_room:
-        without = make_room(target, None, devices, settings, target_quantization, None)
-        if draft is not None:
-            with_draft = make_room(
-                target, draft, devices, settings, target_quantization, draft_quantization
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A target, with a draft or without, on devices."""
+
+    target: Model
+    draft: Model | None
+    devices: Devices | None  # None: no memory is given
+    settings: PlanSettings
+
+    @property
+    def ranks(self) -> int:
+        return self.devices.count if self.devices else 1
+
+    @property
+    def draft_ranks(self) -> int:
+        wanted = self.settings.draft_ranks
+        if wanted not in (None, 1, self.ranks):
+            raise OptionError(
+                f"--draft-tensor-parallel-size must be 1 or the number of devices ({self.ranks}), "
+                f"got {wanted}"
             )
-    left = None if devices is None else devices.total_bytes - target_bytes - draft_bytes
-    return Mix(
-        target_quantization,
-        draft_quantization,
-        target_bytes,
-        draft_bytes,
-        left,
-        without,
-        with_draft,
-    )
+        return wanted or self.ranks
 
+    def check_split(self) -> None:
+        """Raises OptionError unless attention heads divide over the devices."""
+        check_ranks(self.target.spec, self.ranks, self.target.name)
+        if self.draft is not None:
+            check_ranks(self.draft.spec, self.draft_ranks, self.draft.name)
 
-def ranks_of_draft(settings: Settings, ranks: int) -> int:
-    wanted = ranks if settings.draft_ranks is None else settings.draft_ranks
-    if wanted not in (1, ranks):
-        raise OptionError(
-            f"--draft-tensor-parallel-size must be 1 or the number of devices ({ranks}), "
-            f"got {wanted}"
+    def mix(self, target_quantization: str, draft_quantization: str | None) -> Mix:
+        target_bytes = self.ranks * self.target.weight_bytes(target_quantization, self.ranks)
+        draft_bytes, left_bytes, without, with_draft = 0, None, None, None
+        if self.draft is not None and draft_quantization is not None:
+            ranks = self.draft_ranks
+            draft_bytes = ranks * self.draft.weight_bytes(draft_quantization, ranks)
+        if self.devices is not None:
+            left_bytes = self.devices.total_bytes - target_bytes - draft_bytes
+        if self.devices is not None or self.settings.kv_cache_bytes is not None:
+            without = self.room(target_quantization, None)
+            if self.draft is not None:
+                with_draft = self.room(target_quantization, draft_quantization)
+        quantizations = target_quantization, draft_quantization
+        return Mix(*quantizations, target_bytes, draft_bytes, left_bytes, without, with_draft)
+
+    def room(self, target_quantization: str, draft_quantization: str | None) -> Room:
+        """Memory of the fullest device; without a quantization of the draft, without the draft.
+
+        All devices have the same number of KV blocks, so a draft on one device alone limits them
+        all.
+        """
+        settings, ranks, k = self.settings, self.ranks, 0
+        models = [(self.target.spec, ranks)]
+        parts = {"target_weights": self.target.weight_bytes(target_quantization, ranks)}
+        if self.draft is not None and draft_quantization is not None:
+            k = settings.k
+            models.append((self.draft.spec, self.draft_ranks))
+            draft_bytes = self.draft.weight_bytes(draft_quantization, self.draft_ranks)
+            parts["draft_weights"] = draft_bytes
+            if settings.is_probabilistic:
+                parts["draft_logits"] = reserve.logit_bytes(
+                    self.draft.spec, settings.max_num_seqs * k
+                )
+        num_seqs, chunk = settings.max_num_seqs, settings.max_num_batched_tokens
+        parts["activations"] = reserve.activation_bytes(
+            self.target.spec, num_tokens=chunk, num_rows=num_seqs * (1 + k), ranks=ranks
         )
-    return wanted
+        if not settings.enforce_eager:
+            parts["cuda_graphs"] = sum(
+                reserve.graph_bytes(spec, max_num_seqs=num_seqs, k=k) for spec, _ in models
+            )
+        parts["runtime"] = reserve.RUNTIME_BYTES + (reserve.COMMUNICATION_BYTES if ranks > 1 else 0)
 
-
-def check_split(target: Model, draft: Model | None, ranks: int, settings: Settings) -> None:
-    check_ranks(target.architecture, ranks, target.name)
-    if draft is not None:
-        check_ranks(draft.architecture, ranks_of_draft(settings, ranks), draft.name)
-
-
-def make_room(
-    target: Model,
-    draft: Model | None,
-    devices: Devices | None,
-    settings: Settings,
-    target_quantization: str,
-    draft_quantization: str | None,
-) -> Room:
-    """A draft on one device fills that one, and blocks are as many on every device: the fullest
-    decides for all."""
-    ranks = devices.count if devices else 1
-    draft_ranks = ranks_of_draft(settings, ranks)
-    k = 0 if draft is None else settings.k
-    parts = {"target_weights": target.weight_bytes(target_quantization, ranks)}
-    if draft is not None and draft_quantization is not None:
-        parts["draft_weights"] = draft.weight_bytes(draft_quantization, draft_ranks)
-        if settings.is_probabilistic:
-            parts["draft_logits"] = logit_bytes(draft.architecture, settings.max_num_seqs * k)
-    parts["activations"] = activation_bytes(
-        target.architecture,
-        num_tokens=settings.max_num_batched_tokens,
-        num_rows=settings.max_num_seqs * (1 + k),
-        ranks=ranks,
-    )
-    models = [target.architecture] + ([] if draft is None else [draft.architecture])
-    if not settings.enforce_eager:
-        parts["cuda_graphs"] = sum(
-            graph_bytes(each, max_num_seqs=settings.max_num_seqs, k=k) for each in models
+        if settings.kv_cache_bytes is not None:
+            unused, pool = 0, settings.kv_cache_bytes
+        else:
+            assert self.devices is not None
+            usable = int(self.devices.bytes_each * settings.utilization)
+            unused, pool = self.devices.bytes_each - usable, usable - sum(parts.values())
+        length, kv_dtype = settings.max_model_len, settings.kv_dtype
+        per_sequence = sum(
+            kv_bytes_of_sequence(spec, length, kv_dtype, n, chunk=chunk) for spec, n in models
         )
-    parts["runtime"] = RUNTIME_BYTES + (COMMUNICATION_BYTES if ranks > 1 else 0)
-
-    each_ranks = (ranks, draft_ranks)
-    per_token = sum(
-        kv_bytes_per_token(each, settings.kv_dtype, n)
-        for each, n in zip(models, each_ranks, strict=False)
-    )
-    per_sequence = sum(
-        kv_bytes_of_sequence(
-            each, settings.max_model_len, settings.kv_dtype, n,
-            chunk=settings.max_num_batched_tokens,
+        sequences = max(pool, 0) / per_sequence
+        tokens = int(max(pool, 0) * length // per_sequence)
+        return Room(
+            parts=parts,
+            kv_cache_bytes=pool,
+            unused_bytes=unused,
+            kv_bytes_per_token=sum(
+                spec.kv_bytes_per_token(KV_DTYPES[kv_dtype], n) for spec, n in models
+            ),
+            kv_tokens=tokens // BLOCK_TOKENS * BLOCK_TOKENS,
+            full_sequences=sequences,
+            serves=sequences >= 1,
         )
-        for each, n in zip(models, each_ranks, strict=False)
-    )  # fmt: skip
-    unused = 0
-    if settings.kv_cache_bytes is not None:
-        pool = settings.kv_cache_bytes
-    else:
-        assert devices is not None
-        usable = int(devices.bytes_each * settings.utilization)
-        unused = devices.bytes_each - usable
-        pool = usable - sum(parts.values())
-    sequences = max(pool, 0) / per_sequence
-    tokens = int(max(pool, 0) * settings.max_model_len // per_sequence)
-    return Room(
-        parts=parts,
-        kv_cache_bytes=pool,
-        unused_bytes=unused,
-        kv_bytes_per_token=per_token,
-        kv_tokens=tokens // BLOCK_TOKENS * BLOCK_TOKENS,
-        full_sequences=sequences,
-        serves=sequences >= 1,
-    )
 
 
 def shares_of(room: Room, devices: Devices) -> Shares:

@@ -1,21 +1,24 @@
-"""A model by whatever name, to what a plan needs: its architecture, and its files where there
-are some. Nothing big is fetched.
+"""A model by whatever name, made into what a plan needs: its spec, and its files if there are any.
 
-In this order: a catalog name whose file is in the cache, a folder or .gguf file, a name of the
-table, a hub id (its small files), and for a hub that does not answer the table again.
+The names are those of the catalog (nothing big is fetched), and before a hub id those of the table
+of published models, with which a plan works offline. The table, `published.json`, has the fields of
+config.json that decide sizes, and beside them hub id, tokenizer and, where it is not bf16, the
+quantization of the published weights. DeepSeek-V3 is without its layer for multi-token prediction,
+which its 671 billion parameters do not count either.
 """
 
-from __future__ import annotations
-
-import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from outdraft.catalog.entries import SHIPPED_DRAFTS
+from outdraft.catalog import ModelFiles, header_files, hub, local_files
 from outdraft.errors import CatalogError, OptionError, unknown_choice
-from outdraft.plan.architecture import Architecture
-from outdraft.plan.sizes import SCHEMES, num_parameters, scheme_of, total_bytes
-from outdraft.plan.table import TABLE, Entry, find_architecture
+from outdraft.modelspec import AnySpec, HeadSpec, read_spec
+from outdraft.modelspec.config import model_from_config
+from outdraft.modelspec.tensors import INDEX, SINGLE
+from outdraft.plan.sizes import SCHEMES, num_parameters, total_bytes
+from outdraft.whole_file import read_json
 
 FILES = "files"  # the quantization that means: as the files are
 
@@ -24,148 +27,101 @@ FILES = "files"  # the quantization that means: as the files are
 class Model:
     name: str
     source: str  # table, folder, gguf, catalog or hub
-    architecture: Architecture
+    spec: AnySpec
     path: Path | None = None  # a folder or .gguf file to read a tokenizer from
-    file_bytes: int | None = None  # what the tensors take in the files
-    tokenizer: str | None = None  # the table's name for it
-    published: str = "bf16"
+    file_bytes: int | None = None  # what the parameters take in the files
+    tokenizer: str | None = None  # in the table: equal where tokens have the same ids
+    published_quantization: str = "bf16"
     notes: tuple[str, ...] = ()
 
     @property
     def default_quantization(self) -> str:
-        return self.published if self.file_bytes is None else FILES
+        return self.published_quantization if self.file_bytes is None else FILES
 
     def weight_bytes(self, quantization: str, ranks: int = 1) -> int:
         """On one of `ranks` devices."""
         if quantization != FILES:
-            scheme_of(quantization)
-            return total_bytes(self.architecture, quantization, ranks)
+            return total_bytes(self.spec, quantization, ranks)
         if self.file_bytes is None:
             raise OptionError(
                 f"{self.name} has no files to take the quantization from; use one of: "
                 f"{', '.join(SCHEMES)}"
             )
-        share = total_bytes(self.architecture, "bf16", ranks) / total_bytes(
-            self.architecture, "bf16"
-        )
+        share = total_bytes(self.spec, "bf16", ranks) / total_bytes(self.spec, "bf16")
         return round(self.file_bytes * share)
 
 
-def find_model(name: str) -> Model:
-    cached = _cached(name)
-    if cached is not None:
-        return cached
-    shipped = SHIPPED_DRAFTS.get(name.lower())
-    path = shipped.path if shipped is not None else Path(os.path.expanduser(name))
-    if path.is_dir():
-        return read_model_folder(path, name)
-    if path.is_file():
-        if path.suffix != ".gguf":
-            raise CatalogError(
-                f"{name} is a single {path.suffix or 'nameless'} file; give a .gguf file, or the "
-                "folder that holds config.json"
-            )
-        return read_model_gguf(path, name)
-    if name.startswith((".", "/", "~")) or ("/" not in name and path.suffix == ".gguf"):
-        raise CatalogError(
-            f"no file or folder at {name}; give one that is there, a hub id (org/name) or a name "
-            f"of the table: {', '.join(TABLE)}"
-        )
-    entry = find_architecture(name)
-    if "/" in name:
-        return _from_hub(name, entry)
-    if entry is None:
-        raise unknown_choice(
-            "model", name, [*TABLE, "a hub id (org/name)", "a folder", "a .gguf file"]
-        )
-    return from_entry(entry)
-
-
-def from_entry(entry: Entry) -> Model:
-    return Model(
-        entry.name,
+_PUBLISHED = Path(__file__).with_name("published.json")
+TABLE: Mapping[str, Model] = {
+    name: Model(
+        name,
         "table",
-        entry.architecture,
-        tokenizer=entry.tokenizer,
-        published=entry.published,
+        model_from_config(config, generation={}, entries=(), source=_PUBLISHED),
+        tokenizer=config["tokenizer"],
+        published_quantization=config.get("quantization", "bf16"),
     )
+    for name, config in read_json(_PUBLISHED).items()
+}
+
+# A tuned model has the shape of its base: these words change nothing that is counted here.
+_DECORATION = re.compile(r"^meta-|-(instruct|chat|base|it|2407|2501|0324)\b")
 
 
-def read_model_gguf(path: Path, name: str) -> Model:
-    from outdraft.plan.gguf_reader import read_header
-
-    architecture, num_values, num_bytes = read_header(path)
-    notes = _difference(architecture, num_values)
-    return Model(name, "gguf", architecture, path, num_bytes, notes=notes)
-
-
-def read_model_folder(folder: Path, name: str, *, has_weights: bool = True) -> Model:
-    """config.json, and the headers of the weights when they are there."""
-    from outdraft.modelspec.tensors import (
-        INDEX,
-        SINGLE,
-        read_json,
-        read_safetensors_header,
-        weight_files,
-    )
-    from outdraft.plan.config_reader import read_config
-
-    architecture = read_config(folder / "config.json")
-    if not has_weights or not any((folder / file).is_file() for file in (SINGLE, INDEX)):
-        return Model(name, "folder", architecture, folder)
-    entries = [each for file in weight_files(folder) for each in read_safetensors_header(file)]
-    kept = [each for each in entries if not each.name.endswith("rotary_emb.inv_freq")]
-    if architecture.tie_embeddings:  # some checkpoints store the shared matrix twice
-        kept = [each for each in kept if each.name != "lm_head.weight"]
-    if architecture.head is not None and any("embed_tokens" in each.name for each in kept):
-        head = replace(architecture.head, has_embedding=True)
-        architecture = replace(architecture, head=head)
-    notes: tuple[str, ...] = ()
-    if architecture.head is None and not read_json(folder / "config.json").get(
-        "quantization_config"
-    ):
-        notes = _difference(architecture, sum(each.num_values for each in kept))
-    num_bytes = sum(each.num_bytes for each in kept)
-    return Model(name, "folder", architecture, folder, num_bytes, notes=notes)
+def find_published(name: str) -> Model | None:
+    """The table's model of a name or hub id, in any case, tuned or not."""
+    written = name.lower().rsplit("/", 1)[-1]
+    plain = _DECORATION.sub("", written)
+    return TABLE.get(written) or TABLE.get(plain) or TABLE.get(plain.removesuffix("-v0.1"))
 
 
-def _difference(architecture: Architecture, held: int) -> tuple[str, ...]:
-    """The files are counted too: a formula that misses something is found out here."""
-    expected = num_parameters(architecture)
-    if abs(held - expected) <= 0.001 * expected:
-        return ()
-    return (f"the files hold {held:,} values where this architecture has {expected:,}",)
-
-
-def _cached(name: str) -> Model | None:
-    """A catalog model whose file is here already; a plan does not fetch one."""
-    from outdraft.catalog import default_cache_dir
-    from outdraft.catalog.lookup import find_entry
-
-    entry = find_entry(name)
-    if entry is None:
-        return None
-    path = default_cache_dir() / "models" / entry.name / entry.filename
-    if not path.is_file() or path.stat().st_size != entry.num_bytes:
-        return None
-    known = find_architecture(entry.name)
-    model = read_model_gguf(path, entry.name)
-    return replace(model, source="catalog", tokenizer=known.tokenizer if known else None)
-
-
-def _from_hub(name: str, entry: Entry | None) -> Model:
-    from outdraft.plan.hub import fetch_small_files, is_file_name, partial_gguf
-
+def find_model(name: str) -> Model:
+    """The model that a user means. A hub that does not answer is replaced by the table."""
+    published = find_published(name)
+    if local_files(name) is None and "/" not in name:
+        if published is None:
+            valid = [*TABLE, "a hub id (org/name)", "a folder", "a .gguf file"]
+            raise unknown_choice("model", name, valid)
+        return published
     try:
-        if is_file_name(name):
-            with partial_gguf(name) as path:
-                return replace(read_model_gguf(path, name), source="hub", path=None)
-        folder, num_bytes = fetch_small_files(name)
-    except CatalogError:
-        if entry is None:
-            raise
-        note = f"not to be had from the hub now; the shape is that of the table's {entry.name}"
-        return replace(from_entry(entry), name=name, notes=(note,))
-    found = read_model_folder(folder, name, has_weights=False)
-    tokenizer = entry.tokenizer if entry else None
-    return replace(found, source="hub", tokenizer=tokenizer, file_bytes=num_bytes)
+        with header_files(name) as files:
+            return _read_model(files, published)
+    except CatalogError as error:
+        if published is None:
+            raise CatalogError(f"{error}; plan also knows names such as llama-3.1-8b") from error
+        note = f"cannot be read from the hub now; the shape is the table's {published.name}"
+        return replace(published, name=name, notes=(note,))
+
+
+def _read_model(files: ModelFiles, published: Model | None) -> Model:
+    is_hub, is_folder = files.source == "hub", files.kind == "folder"
+    spec = read_spec(files.path, with_weights=not is_hub)
+    size = _hub_bytes(files) if is_hub and is_folder else spec.parameter_bytes
+    return Model(
+        name=files.name,
+        source=files.kind if files.source == "local" else files.source,
+        spec=spec,
+        path=None if is_hub and not is_folder else files.path,  # a header goes away again
+        file_bytes=size or None,
+        tokenizer=None if files.source == "local" or published is None else published.tokenizer,
+        notes=_notes(spec),
+    )
+
+
+def _hub_bytes(files: ModelFiles) -> int | None:
+    """What the weights take, where the hub says; else the formulas do."""
+    index = files.path / INDEX
+    if index.is_file():
+        return int((read_json(index).get("metadata") or {}).get("total_size") or 0)
+    try:
+        return int(hub.file_metadata(files.name, SINGLE).size or 0)
+    except CatalogError:  # other formats, or a hub that stopped answering
+        return None
+
+
+def _notes(spec: AnySpec) -> tuple[str, ...]:
+    """The files are counted too, which shows when a formula misses something."""
+    held, expected = spec.num_parameters, num_parameters(spec)
+    if isinstance(spec, HeadSpec) or spec.quantization is not None or not held:
+        return ()
+    note = f"the files hold {held:,} values where this architecture has {expected:,}"
+    return (note,) if abs(held - expected) > 0.001 * expected else ()

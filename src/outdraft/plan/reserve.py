@@ -1,11 +1,10 @@
-"""What an engine takes beside weights and KV cache. Estimates, stated as such; exact sizes are in
-`sizes.py`. Set against logs of vLLM on 80 GB cards: 8 billion parameters at 8192 batched tokens
-take 1.3 GB of activations, and 0.5 GB of graphs.
+"""Estimates of what an engine takes beside weights and KV cache; exact sizes are in `sizes.py`.
+
+Fitted to logs of vLLM on 80 GB cards: 8 billion parameters at 8192 batched tokens take 1.3 GB of
+activations and 0.5 GB of CUDA graphs.
 """
 
-from __future__ import annotations
-
-from outdraft.plan.architecture import Architecture
+from outdraft.modelspec import AnySpec, HeadSpec
 
 RUNTIME_BYTES = 500_000_000  # the driver's context, kernels, allocator slack
 COMMUNICATION_BYTES = 1_000_000_000  # buffers of the collectives, with more than one device
@@ -31,9 +30,9 @@ ASSUMPTIONS = (
 )
 
 
-def activation_bytes(model: Architecture, *, num_tokens: int, num_rows: int, ranks: int = 1) -> int:
-    """The widest layer at `num_tokens`, and the logits of `num_rows` on one device."""
-    experts = model.experts
+def activation_bytes(model: AnySpec, *, num_tokens: int, num_rows: int, ranks: int = 1) -> int:
+    """Bytes on one device: the widest layer at `num_tokens`, and the logits of `num_rows`."""
+    experts = None if isinstance(model, HeadSpec) else model.experts
     if experts is None:
         width = 3 * model.intermediate_size // ranks
     else:
@@ -43,13 +42,13 @@ def activation_bytes(model: Architecture, *, num_tokens: int, num_rows: int, ran
     return layer + 2 * logit_bytes(model, min(num_rows, num_tokens))
 
 
-def logit_bytes(model: Architecture, num_rows: int) -> int:
+def logit_bytes(model: AnySpec, num_rows: int) -> int:
     """Logits are gathered: every device holds whole rows."""
-    columns = model.vocab_size if model.head is None else model.head.draft_vocab_size
+    columns = model.draft_vocab_size if isinstance(model, HeadSpec) else model.vocab_size
     return num_rows * columns * _LOGIT_BYTES
 
 
-def graph_bytes(model: Architecture, *, max_num_seqs: int, k: int) -> int:
+def graph_bytes(model: AnySpec, *, max_num_seqs: int, k: int) -> int:
     return model.num_layers * num_captured_sizes(max_num_seqs, k) * GRAPH_BYTES
 
 

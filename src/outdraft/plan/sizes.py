@@ -4,15 +4,14 @@ A model is a list of `Weight`s; parameters, bytes in any quantization and bytes 
 tensor-parallel rank are sums over that list. What can only be estimated is in `reserve.py`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from outdraft.errors import OptionError, unknown_choice
-from outdraft.plan.architecture import Architecture, Experts, Latent
+from outdraft.modelspec import AnySpec, HeadSpec, ModelSpec
+from outdraft.modelspec.spec import DecoderSpec, Experts, Latent
 
 PARTS = ("embedding", "head", "attention", "mlp", "experts", "router", "norms")
 KV_DTYPES = {"bfloat16": 2, "float16": 2, "float32": 4, "fp8": 1}  # bytes of one value
@@ -26,7 +25,7 @@ class Weight:
     part: str  # one of PARTS
     outputs: int  # rows; a vector has one input
     inputs: int = 1
-    count: int = 1  # so many alike
+    count: int = 1  # how many alike
     split: Split = "ranks"
     is_quantized: bool = True  # by schemes that quantize
 
@@ -62,15 +61,9 @@ SCHEMES: Mapping[str, Scheme] = {
 QUANTIZATIONS = ("bf16", "fp8", "int8", "int4")  # every mix of these is computed
 
 
-def scheme_of(name: str) -> Scheme:
-    if name not in SCHEMES:
-        raise unknown_choice("quantization", name, [*SCHEMES, "files"])
-    return SCHEMES[name]
-
-
-def weights(model: Architecture) -> Iterator[Weight]:
-    """Every weight of a model, the shared ones once."""
-    if model.head is not None:
+def weights(model: AnySpec) -> Iterator[Weight]:
+    """Every weight of a model or head, the shared ones once."""
+    if isinstance(model, HeadSpec):
         yield from _head_weights(model)
         return
     hidden, layers = model.hidden_size, model.num_layers
@@ -79,24 +72,26 @@ def weights(model: Architecture) -> Iterator[Weight]:
         yield Weight("head", model.vocab_size, hidden, is_quantized=False)
     if model.latent is None:
         yield from _attention(model)
+        if model.has_sinks:
+            yield _vector("attention", model.num_heads, layers)
     else:
         yield from _latent_attention(model, model.latent)
     dense = layers if model.experts is None else model.experts.dense_layers
-    yield from _mlp(model, dense)
+    yield from _mlp("mlp", hidden, model.intermediate_size, dense, has_bias=model.mlp_bias)
     if model.experts is not None:
         yield from _experts(model, model.experts)
     yield _norm(hidden, 2 * layers + 1)
-
-
-def _norm(size: int, count: int) -> Weight:
-    return Weight("norms", size, count=count, split="whole", is_quantized=False)
 
 
 def _vector(part: str, size: int, count: int, split: Split = "ranks") -> Weight:
     return Weight(part, size, count=count, split=split, is_quantized=False)
 
 
-def _attention(model: Architecture) -> Iterator[Weight]:
+def _norm(size: int, count: int) -> Weight:
+    return _vector("norms", size, count, split="whole")
+
+
+def _attention(model: DecoderSpec) -> Iterator[Weight]:
     layers, hidden = model.num_layers, model.hidden_size
     q, kv = model.num_heads * model.head_dim, model.num_kv_heads * model.head_dim
     yield Weight("attention", q, hidden, layers)
@@ -109,11 +104,9 @@ def _attention(model: Architecture) -> Iterator[Weight]:
         yield _vector("attention", hidden, layers, split="whole")
     if model.qk_norm:
         yield _norm(model.head_dim, 2 * layers)
-    if model.has_sinks:
-        yield _vector("attention", model.num_heads, layers)
 
 
-def _latent_attention(model: Architecture, latent: Latent) -> Iterator[Weight]:
+def _latent_attention(model: ModelSpec, latent: Latent) -> Iterator[Weight]:
     layers, hidden, heads = model.num_layers, model.hidden_size, model.num_heads
     q = heads * (latent.nope_dim + latent.rope_dim)
     if latent.q_rank is None:
@@ -128,116 +121,97 @@ def _latent_attention(model: Architecture, latent: Latent) -> Iterator[Weight]:
     yield Weight("attention", hidden, heads * latent.v_dim, layers)
 
 
-def _mlp(model: Architecture, layers: int) -> Iterator[Weight]:
-    hidden, inner = model.hidden_size, model.intermediate_size
-    yield Weight("mlp", inner, hidden, 2 * layers)
-    yield Weight("mlp", hidden, inner, layers)
-    if model.mlp_bias:
-        yield _vector("mlp", inner, 2 * layers)
-        yield _vector("mlp", hidden, layers, split="whole")
+def _mlp(part: str, hidden: int, inner: int, count: int, *, has_bias: bool) -> Iterator[Weight]:
+    yield Weight(part, inner, hidden, 2 * count)
+    yield Weight(part, hidden, inner, count)
+    if has_bias:
+        yield _vector(part, inner, 2 * count)
+        yield _vector(part, hidden, count, split="whole")
 
 
-def _experts(model: Architecture, experts: Experts) -> Iterator[Weight]:
+def _experts(model: ModelSpec, experts: Experts) -> Iterator[Weight]:
     hidden, inner = model.hidden_size, experts.intermediate_size
     layers = model.num_layers - experts.dense_layers
-    for part, count in (("experts", experts.count), ("mlp", experts.shared)):
-        yield Weight(part, inner, hidden, 2 * count * layers)
-        yield Weight(part, hidden, inner, count * layers)
-    if experts.has_bias:
-        yield _vector("experts", inner, 2 * experts.count * layers)
-        yield _vector("experts", hidden, experts.count * layers, split="whole")
+    routed, shared = experts.count * layers, experts.shared * layers
+    yield from _mlp("experts", hidden, inner, routed, has_bias=experts.has_bias)
+    yield from _mlp("mlp", hidden, inner, shared, has_bias=False)
     yield Weight("router", experts.count, hidden, layers, split="whole", is_quantized=False)
     if experts.has_router_bias:
         yield _vector("router", experts.count, layers, split="whole")
 
 
-def _head_weights(model: Architecture) -> Iterator[Weight]:
-    """EAGLE-3 reads its own embedding and the fused states side by side; EAGLE fuses first."""
-    head, hidden = model.head, model.hidden_size
-    assert head is not None
+def _head_weights(head: HeadSpec) -> Iterator[Weight]:
+    """EAGLE-3 reads the embedding and the fused states side by side; EAGLE fuses them first."""
+    hidden = head.hidden_size
     if head.has_embedding:
-        yield Weight("embedding", model.vocab_size, hidden, is_quantized=False)
+        yield Weight("embedding", head.vocab_size, hidden, is_quantized=False)
     is_eagle3 = head.kind == "eagle3"
     fused = head.num_taps * head.target_hidden_size + (0 if is_eagle3 else hidden)
     yield Weight("attention", hidden, fused, split="whole")
-    yield from _attention(model)
+    yield from _attention(head)
     if is_eagle3:  # the first layer's q, k and v are twice as wide
-        yield Weight("attention", model.num_heads * model.head_dim, hidden)
-        kv = model.num_kv_heads * model.head_dim
+        yield Weight("attention", head.num_heads * head.head_dim, hidden)
+        kv = head.num_kv_heads * head.head_dim
         yield Weight("attention", kv, hidden, 2, split="kv_heads")
-    yield from _mlp(model, model.num_layers)
+    width, layers = head.intermediate_size, head.num_layers
+    yield from _mlp("mlp", hidden, width, layers, has_bias=head.mlp_bias)
     if is_eagle3:
         yield Weight("head", head.draft_vocab_size, hidden, is_quantized=False)
-    yield _norm(hidden, 3 * model.num_layers + 1 if is_eagle3 else 2 * model.num_layers - 1)
+    yield _norm(hidden, 3 * layers + 1 if is_eagle3 else 2 * layers - 1)
 
 
-def parameters_by_part(model: Architecture) -> dict[str, int]:
+def parameters_by_part(model: AnySpec) -> dict[str, int]:
     sums: Counter[str] = Counter()
     for weight in weights(model):
         sums[weight.part] += weight.values
     return {part: sums[part] for part in PARTS if sums[part]}
 
 
-def num_parameters(model: Architecture) -> int:
+def num_parameters(model: AnySpec) -> int:
     return sum(weight.values for weight in weights(model))
 
 
-def active_parameters(model: Architecture) -> int:
-    """Those one token passes through: all of them but the experts it is not sent to."""
-    if model.experts is None:
+def active_parameters(model: AnySpec) -> int:
+    """Parameters that one token passes: all but those of experts it is not sent to."""
+    if isinstance(model, HeadSpec) or model.experts is None:
         return num_parameters(model)
     idle = model.experts.count - model.experts.per_token
-    routed = sum(weight.values for weight in weights(model) if weight.part == "experts")
+    routed = parameters_by_part(model)["experts"]
     return num_parameters(model) - routed * idle // model.experts.count
 
 
-def weight_bytes(model: Architecture, quantization: str, ranks: int = 1) -> dict[str, int]:
+def weight_bytes(model: AnySpec, quantization: str, ranks: int = 1) -> dict[str, int]:
     """Bytes by part on one of `ranks` devices."""
-    scheme = scheme_of(quantization)
+    if quantization not in SCHEMES:
+        raise unknown_choice("quantization", quantization, [*SCHEMES, "files"])
     sums: Counter[str] = Counter()
     for weight in weights(model):
-        bits = scheme.bits_of(weight)
+        bits = SCHEMES[quantization].bits_of(weight)
         if weight.split == "ranks":
             bits = -(-bits // ranks)
         elif weight.split == "kv_heads":
-            bits = bits * _local_kv_heads(model, ranks) // model.num_kv_heads
+            bits = bits * model.local_kv_heads(ranks) // model.num_kv_heads
         sums[weight.part] += bits
     return {part: -(-sums[part] // 8) for part in PARTS if sums[part]}
 
 
-def total_bytes(model: Architecture, quantization: str, ranks: int = 1) -> int:
+def total_bytes(model: AnySpec, quantization: str, ranks: int = 1) -> int:
     return sum(weight_bytes(model, quantization, ranks).values())
 
 
-def kv_bytes_per_token(model: Architecture, kv_dtype: str, ranks: int = 1) -> int:
-    """What one token takes in all layers on one device, windows left aside."""
-    return model.num_layers * _kv_layer_bytes(model, kv_dtype, ranks)
-
-
 def kv_bytes_of_sequence(
-    model: Architecture, num_tokens: int, kv_dtype: str, ranks: int = 1, *, chunk: int = 0
+    model: AnySpec, num_tokens: int, kv_dtype: str, ranks: int = 1, *, chunk: int = 0
 ) -> int:
     """What a sequence takes; a layer with a window keeps that and the `chunk` being computed."""
-    layer = _kv_layer_bytes(model, kv_dtype, ranks)
+    layer = model.kv_values_per_layer(ranks) * KV_DTYPES[kv_dtype]
     return sum(
         layer * (num_tokens if window is None else min(num_tokens, window - 1 + chunk))
-        for window in model.layer_windows
+        for window in model.windows
     )
 
 
-def _kv_layer_bytes(model: Architecture, kv_dtype: str, ranks: int) -> int:
-    if model.latent is not None:  # every rank keeps the whole latent vector
-        return (model.latent.kv_rank + model.latent.rope_dim) * KV_DTYPES[kv_dtype]
-    return 2 * _local_kv_heads(model, ranks) * model.head_dim * KV_DTYPES[kv_dtype]
-
-
-def _local_kv_heads(model: Architecture, ranks: int) -> int:
-    """With more ranks than KV heads each rank keeps one, so some are kept several times."""
-    return max(1, model.num_kv_heads // ranks)
-
-
-def check_ranks(model: Architecture, ranks: int, name: str) -> None:
-    """Engines divide whole heads: refuse what they would refuse."""
+def check_ranks(model: AnySpec, ranks: int, name: str) -> None:
+    """Refuse what engines refuse: they divide whole attention heads."""
     heads, kv = model.num_heads, model.num_kv_heads
     fitting = [n for n in range(1, heads + 1) if heads % n == 0 and (kv % n == 0 or n % kv == 0)]
     if ranks not in fitting:

@@ -1,17 +1,15 @@
-"""Drafts of the table for a target, the likeliest to pay first."""
-
-from __future__ import annotations
+"""Draft models of the table for a target, the most promising first."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from outdraft.errors import OptionError
-from outdraft.plan.budget import Settings, make_mix, ranks_of_draft
+from outdraft.plan.budget import Deployment, PlanSettings
 from outdraft.plan.devices import Devices
 from outdraft.plan.findings import LARGEST_RATIO, MAX_DRAFT_SHARE, SMALLEST_RATIO
-from outdraft.plan.models import Model, from_entry
-from outdraft.plan.sizes import active_parameters, check_ranks, num_parameters
-from outdraft.plan.table import TABLE
+from outdraft.plan.models import TABLE, Model
+from outdraft.plan.sizes import active_parameters, num_parameters
 
 _BEST_RATIO = math.sqrt(SMALLEST_RATIO * LARGEST_RATIO)
 _LEAST_RATIO = 2.0  # a draft of more than half the target's work or size cannot pay
@@ -29,72 +27,63 @@ class Suggestion:
 
 
 def suggest_drafts(
-    target: Model, devices: Devices | None, settings: Settings, target_quantization: str
+    target: Model, devices: Devices | None, settings: PlanSettings, target_quantization: str
 ) -> tuple[Suggestion, ...]:
-    found = []
-    for entry in TABLE.values():
-        draft = from_entry(entry)
-        ratio = active_parameters(target.architecture) / active_parameters(draft.architecture)
-        same = _is_same_vocabulary(target, draft)
-        held = num_parameters(target.architecture) / num_parameters(draft.architecture)
-        if same is None or min(ratio, held) < _LEAST_RATIO:
+    suggestions = []
+    for draft in TABLE.values():
+        ratio = active_parameters(target.spec) / active_parameters(draft.spec)
+        size_ratio = num_parameters(target.spec) / num_parameters(draft.spec)
+        match = _vocabulary_match(target, draft)
+        if match is None or min(ratio, size_ratio) < _LEAST_RATIO:
             continue
+        quantization = draft.published_quantization
+        deployment = Deployment(target, draft, devices, settings)
         try:
-            if devices is not None:
-                ranks = ranks_of_draft(settings, devices.count)
-                check_ranks(draft.architecture, ranks, draft.name)
-            mix = make_mix(target, draft, devices, settings, target_quantization, draft.published)
-        except OptionError:  # its heads do not divide over the devices
+            deployment.check_split()
+            mix = deployment.mix(target_quantization, quantization)
+        except OptionError:  # its attention heads do not divide over the devices
             continue
         share = None if devices is None else mix.draft_bytes / devices.total_bytes
-        room = mix.with_draft
-        found.append(
+        suggestions.append(
             Suggestion(
                 name=draft.name,
-                quantization=draft.published,
+                quantization=quantization,
                 num_bytes=mix.draft_bytes,
                 size_ratio=ratio,
                 memory_share=share,
-                kv_tokens=None if room is None else room.kv_tokens,
-                why="; ".join([same, _ratio(ratio), *_rest(target, draft, share)]),
+                kv_tokens=None if mix.with_draft is None else mix.with_draft.kv_tokens,
+                why="; ".join([match, *_reasons(target, draft, ratio, share)]),
             )
         )
     # Those that leave no KV cache at all come last.
-    return tuple(
-        sorted(
-            found,
-            key=lambda each: (each.kv_tokens == 0, abs(math.log(each.size_ratio / _BEST_RATIO))),
-        )
+    suggestions.sort(
+        key=lambda each: (each.kv_tokens == 0, abs(math.log(each.size_ratio / _BEST_RATIO)))
     )
+    return tuple(suggestions)
 
 
-def _is_same_vocabulary(target: Model, draft: Model) -> str | None:
-    """How it is known; None when it is not the same."""
+def _vocabulary_match(target: Model, draft: Model) -> str | None:
+    """Why the two are taken to have one vocabulary; None when they do not."""
     if target.tokenizer is not None:
-        return (
-            f"same tokenizer ({draft.tokenizer})" if target.tokenizer == draft.tokenizer else None
-        )
-    ours, theirs = target.architecture, draft.architecture
+        same = target.tokenizer == draft.tokenizer
+        return f"same tokenizer ({draft.tokenizer})" if same else None
+    ours, theirs = target.spec, draft.spec
     if (ours.family, ours.vocab_size) == (theirs.family, theirs.vocab_size):
         return f"same family and {ours.vocab_size} tokens (not compared one by one)"
     return None
 
 
-def _ratio(ratio: float) -> str:
+def _reasons(target: Model, draft: Model, ratio: float, share: float | None) -> Iterator[str]:
     if ratio < SMALLEST_RATIO:
-        return f"1:{ratio:.0f} is large for a draft"
-    if ratio > LARGEST_RATIO:
-        return f"1:{ratio:.0f} is cheap, but may guess worse"
-    return f"1:{ratio:.0f} is the usual ratio"
-
-
-def _rest(target: Model, draft: Model, share: float | None) -> list[str]:
-    told = []
+        yield f"1:{ratio:.0f} is large for a draft"
+    elif ratio > LARGEST_RATIO:
+        yield f"1:{ratio:.0f} is cheap, but may guess worse"
+    else:
+        yield f"1:{ratio:.0f} is the usual ratio"
     if share is not None:
-        held = "within" if share <= MAX_DRAFT_SHARE else "over"
-        told.append(f"{share:.0%} of memory, {held} {MAX_DRAFT_SHARE:.0%}")
-    if target.architecture.vocab_size != draft.architecture.vocab_size:
-        told.append("embedding padded differently: vLLM wants use_heterogeneous_vocab")
-    if num_parameters(draft.architecture) != active_parameters(draft.architecture):
-        told.append("a mixture of experts: all of it is held, part of it works")
-    return told
+        within = "within" if share <= MAX_DRAFT_SHARE else "over"
+        yield f"{share:.0%} of memory, {within} {MAX_DRAFT_SHARE:.0%}"
+    if target.spec.vocab_size != draft.spec.vocab_size:
+        yield "embedding padded differently: vLLM wants use_heterogeneous_vocab"
+    if num_parameters(draft.spec) != active_parameters(draft.spec):
+        yield "a mixture of experts: all of it is held, part of it works"

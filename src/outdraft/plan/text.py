@@ -1,17 +1,16 @@
-"""A plan as plain text: tables to paste, and the bars as pieces for whoever draws them. Pure."""
+"""A plan as plain text: lines, tables, and the widths of bars. Pure."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from outdraft.plan.budget import Mix, Room
-from outdraft.plan.devices import Devices
-from outdraft.plan.findings import OK, Finding
+from outdraft.plan.findings import OK, Check
 from outdraft.plan.models import Model
 from outdraft.plan.plan import Plan
 from outdraft.plan.sizes import active_parameters, num_parameters
 from outdraft.plan.suggest import Suggestion
+from outdraft.text_table import align_columns
 
 _PARTS = {
     "target_weights": "target weights",
@@ -24,18 +23,10 @@ _PARTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a bar."""
-
-    kind: str  # target, draft, reserve, kv or unused
-    width: int  # characters
-
-
-@dataclass(frozen=True, slots=True)
 class Bar:
     title: str
-    pieces: tuple[Piece, ...]
-    told: str
+    widths: Mapping[str, int]  # characters of target, draft, reserve, kv and unused
+    label: str
 
 
 def size_text(num_bytes: float) -> str:
@@ -47,14 +38,19 @@ def size_text(num_bytes: float) -> str:
     return f"{num_bytes:.0f} B"
 
 
-def head_lines(plan: Plan) -> Iterator[str]:
+def summary_lines(plan: Plan) -> Iterator[str]:
     settings, mix = plan.settings, plan.headline
     yield _model_line("target", plan.target, mix.target_quantization, mix.target_bytes)
     if plan.draft is not None and mix.draft_quantization is not None:
         line = _model_line("draft", plan.draft, mix.draft_quantization, mix.draft_bytes)
         yield f"{line}, k = {settings.k}"
     if plan.devices is not None:
-        yield f"memory   {_devices(plan.devices)}, {settings.utilization:.0%} of it used"
+        devices = plan.devices
+        total = f", {size_text(devices.total_bytes)} in all" if devices.count > 1 else ""
+        yield (
+            f"memory   {devices.count} × {devices.name} of {size_text(devices.bytes_each)}{total}, "
+            f"{settings.utilization:.0%} of it used"
+        )
     yield (
         f"serving  {settings.max_num_seqs} sequences at most, of {settings.max_model_len:,} tokens "
         f"at most; KV in {settings.kv_dtype}"
@@ -62,7 +58,7 @@ def head_lines(plan: Plan) -> Iterator[str]:
 
 
 def _model_line(role: str, model: Model, quantization: str, num_bytes: int) -> str:
-    total, active = num_parameters(model.architecture), active_parameters(model.architecture)
+    total, active = num_parameters(model.spec), active_parameters(model.spec)
     count = f"{_billions(total)} parameters"
     if active != total:
         count += f" ({_billions(active)} active)"
@@ -72,14 +68,6 @@ def _model_line(role: str, model: Model, quantization: str, num_bytes: int) -> s
 
 def _billions(count: int) -> str:
     return f"{count / 1e9:.3g}B" if count >= 1e9 else f"{count / 1e6:.3g}M"
-
-
-def _devices(devices: Devices) -> str:
-    each = size_text(devices.bytes_each)
-    if devices.count == 1:
-        return f"1 × {devices.name} of {each}"
-    total = size_text(devices.total_bytes)
-    return f"{devices.count} × {devices.name} of {each}, {total} in all"
 
 
 def room_table(plan: Plan) -> str:
@@ -102,33 +90,29 @@ def room_table(plan: Plan) -> str:
     change = [] if len(rooms) < 2 else ["–" if lost is None else f"{-lost:+.0%}"]
     rows.append(("KV tokens", *tokens, *change))
     rows.append((f"sequences of {plan.settings.max_model_len:,}", *sequences, *change))
-    return columns(rows)
+    return align_columns(rows)
 
 
-def _row(title: str, values: list[int]) -> tuple[str, ...]:
-    shown = [size_text(value) if value else "–" for value in values]
-    if len(values) < 2:
-        return (title, *shown)
-    change = values[1] - values[0]
-    return (
-        title,
-        *shown,
-        f"{'+' if change > 0 else '-'}{size_text(abs(change))}" if change else "",
-    )
+def _row(title: str, values: list[int]) -> list[str]:
+    row = [title, *(size_text(value) if value else "–" for value in values)]
+    if len(values) == 2:
+        change = values[1] - values[0]
+        row.append(f"{'+' if change > 0 else '-'}{size_text(abs(change))}" if change else "")
+    return row
 
 
 def bars(plan: Plan, width: int) -> Iterator[Bar]:
     """The fullest device as a bar, without speculation and with it."""
     if plan.devices is None or plan.settings.kv_cache_bytes is not None:
         return
-    both = (("without", plan.headline.without), ("with draft", plan.headline.with_draft))
-    for title, room in both:
+    rooms = {"without": plan.headline.without, "with draft": plan.headline.with_draft}
+    for title, room in rooms.items():
         if room is not None:
-            told = f"{room.kv_tokens:,} KV tokens" if room.kv_tokens else "does not fit"
-            yield Bar(title, _pieces(room, plan.devices.bytes_each, width), told)
+            label = f"{room.kv_tokens:,} KV tokens" if room.kv_tokens else "does not fit"
+            yield Bar(title, _widths(room, plan.devices.bytes_each, width), label)
 
 
-def _pieces(room: Room, whole: int, width: int) -> tuple[Piece, ...]:
+def _widths(room: Room, whole: int, width: int) -> dict[str, int]:
     sizes = {
         "target": room.parts["target_weights"],
         "draft": room.parts.get("draft_weights", 0),
@@ -137,13 +121,9 @@ def _pieces(room: Room, whole: int, width: int) -> tuple[Piece, ...]:
         "unused": room.unused_bytes,
     }
     scale = max(whole, sum(sizes.values()))
-    pieces, done, drawn = [], 0, 0
-    for kind, size in sizes.items():  # each ends where it ends, so that rounding does not add up
-        done += size
-        end = round(width * done / scale)
-        pieces.append(Piece(kind, end - drawn))
-        drawn = end
-    return tuple(pieces)
+    # The ends are rounded, not the widths, so that errors do not add up.
+    ends = [round(width * done / scale) for done in accumulate(sizes.values())]
+    return {kind: end - start for kind, start, end in zip(sizes, [0, *ends], ends, strict=False)}
 
 
 def serving_line(plan: Plan) -> str | None:
@@ -153,8 +133,7 @@ def serving_line(plan: Plan) -> str | None:
     if room.serves:
         return f"serves: {room.full_sequences:.1f} texts of full length at once"
     if room.kv_cache_bytes <= 0:
-        several = plan.devices is not None and plan.devices.count > 1
-        where = " on each device" if several else ""
+        where = " on each device" if plan.devices is not None and plan.devices.count > 1 else ""
         return f"does not serve: {size_text(-room.kv_cache_bytes)} too little{where}"
     return (
         f"does not serve: not one text of {plan.settings.max_model_len:,} tokens fits; "
@@ -162,19 +141,16 @@ def serving_line(plan: Plan) -> str | None:
     )
 
 
-def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
+def finding_lines(findings: Sequence[Check]) -> Iterator[str]:
     for each in findings:
-        value = each.value if isinstance(each.value, str) else _figure(each)
+        value = each.value
+        if isinstance(value, float | int):
+            value = f"1:{value:.1f}" if each.name == "size_ratio" else f"{value:.1%}"
         is_plain = each.state == OK and isinstance(each.value, str)
-        limit = "" if is_plain else f" (wanted: {each.limit})"
+        limit = "" if is_plain else f" (wanted: {each.threshold})"
         yield f"  {each.state:7} {each.name.replace('_', ' ')}: {value}{limit}"
         if each.advice:
             yield f"          {each.advice}"
-
-
-def _figure(finding: Finding) -> str:
-    assert not isinstance(finding.value, str)
-    return f"1:{finding.value:.1f}" if finding.name == "size_ratio" else f"{finding.value:.1%}"
 
 
 def mix_table(mixes: Sequence[Mix], *, has_draft: bool) -> str:
@@ -196,7 +172,7 @@ def mix_table(mixes: Sequence[Mix], *, has_draft: bool) -> str:
                 row += [f"{mix.with_draft.kv_tokens:,}", "–" if lost is None else f"{-lost:+.0%}"]
             row.append("yes" if mix.serves else "no")
         rows.append(row)
-    return columns(rows)
+    return align_columns(rows)
 
 
 def suggestion_lines(target: str, suggestions: Sequence[Suggestion]) -> Iterator[str]:
@@ -214,17 +190,5 @@ def suggestion_lines(target: str, suggestions: Sequence[Suggestion]) -> Iterator
         )
         for each in suggestions
     ]
-    for line, each in zip(columns(rows).splitlines(), suggestions, strict=True):
+    for line, each in zip(align_columns(rows).splitlines(), suggestions, strict=True):
         yield f"{line}  {each.why}"
-
-
-def columns(rows: Sequence[Sequence[str]]) -> str:
-    """As wide as their widest cell; the first to the left, the others to the right."""
-    widths = [max(len(row[at]) for row in rows if at < len(row)) for at in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if at == 0 else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=False))
-        ).rstrip()
-        for row in rows
-    )

@@ -1,1 +1,1 @@
-"""Figures for people: what was measured, as tables for a terminal."""
+"""Results for people: tables and live displays for a terminal, and the page of a tuning run."""

@@ -1,19 +1,17 @@
-"""HTML and SVG as values: `tag` escapes whatever is not markup already."""
-
-from __future__ import annotations
+"""HTML and SVG as values: `tag` escapes everything that is not `Markup` already."""
 
 import html
 import re
 from collections.abc import Iterable
 from typing import TypeAlias
 
-# What no HTML file may hold: control characters, and halves of surrogate pairs.
+# Characters that HTML forbids: control characters and unpaired surrogates.
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _EMPTY_TAGS = frozenset(("br", "hr", "img", "input", "link", "meta"))
 
 
 class Markup(str):
-    """Text that is markup already. Only `tag`, `join` and files of our own make it."""
+    """Text that is markup already. Only `tag`, `join` and our own CSS file make it."""
 
     __slots__ = ()
 
@@ -23,15 +21,15 @@ Value: TypeAlias = str | float | bool | None
 
 
 def tag(name: str, *children: Child, **attributes: Value) -> Markup:
-    """`class_` is class, `stroke_width` is stroke-width; None and False leave it out."""
-    told = "".join(_attribute(key, value) for key, value in attributes.items())
+    """`class_` is class, `stroke_width` is stroke-width; None and False leave an attribute out."""
+    start = name + "".join(_attribute(key, value) for key, value in attributes.items())
     if name in _EMPTY_TAGS:
-        return Markup(f"<{name}{told}>")
-    return Markup(f"<{name}{told}>{join(*children)}</{name}>")
+        return Markup(f"<{start}>")
+    return Markup(f"<{start}>{join(*children)}</{name}>")
 
 
 def join(*children: Child) -> Markup:
-    return Markup("".join(_text(each) for each in children))
+    return Markup("".join(_text(child) for child in children))
 
 
 def escape(text: str) -> Markup:
@@ -39,7 +37,7 @@ def escape(text: str) -> Markup:
 
 
 def number(value: float) -> str:
-    """Short: a hundredth of a pixel is nothing."""
+    """At most two decimals: a hundredth of a pixel is not visible."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
@@ -48,16 +46,12 @@ def _text(child: Child) -> str:
         return ""
     if isinstance(child, Markup):
         return child
-    if isinstance(child, str):
-        return escape(child)
-    return "".join(_text(each) for each in child)
+    return escape(child) if isinstance(child, str) else join(*child)
 
 
 def _attribute(key: str, value: Value) -> str:
-    if value is None or value is False:
-        return ""
     name = key.rstrip("_").replace("_", "-")
-    if value is True:
-        return f" {name}"
-    shown = value if isinstance(value, str) else number(value)
-    return f' {name}="{escape(shown)}"'
+    if value is None or isinstance(value, bool):
+        return f" {name}" if value else ""
+    text = value if isinstance(value, str) else number(value)
+    return f' {name}="{escape(text)}"'

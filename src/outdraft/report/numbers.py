@@ -1,30 +1,34 @@
-"""How numbers are written in a report: short, and never without what they rest on."""
-
-from __future__ import annotations
+"""How numbers are written in a report. A ratio always comes with its n."""
 
 import math
 from typing import TypeGuard
 
-from outdraft.stats import Ratio
+from outdraft.stats.ratios import Ratio
 
-UNKNOWN = "unknown"
-_OBJECTIVES = {"tpot": "TPOT"}
+UNKNOWN = "–"
 
 
 def objective_name(objective: str) -> str:
-    return _OBJECTIVES.get(objective, objective)
+    return "TPOT" if objective == "tpot" else objective
 
 
 def times(value: float | None) -> str:
     """A speedup."""
-    return UNKNOWN if not is_finite(value) else f"{value:.2f}×"
+    return f"{value:.2f}×" if is_finite(value) else UNKNOWN
 
 
 def interval(ratio: Ratio) -> str:
-    """Fewer than five blocks give none."""
+    """The confidence interval; fewer than five blocks give none."""
     if ratio.low is None or ratio.high is None:
         return "no interval"
     return f"[{ratio.low:.2f}, {ratio.high:.2f}]"
+
+
+def ratio_cells(ratio: Ratio | None) -> tuple[str, str, str]:
+    """Speedup, interval and pairs, each in a cell of its own."""
+    if ratio is None:
+        return UNKNOWN, UNKNOWN, UNKNOWN
+    return times(ratio.estimate), interval(ratio), count_of(ratio.num_pairs)
 
 
 def pairs(ratio: Ratio) -> str:
@@ -35,14 +39,19 @@ def count_of(count: int) -> str:
     return f"n={count:,}"
 
 
+def counted(count: int | None) -> str:
+    """A count in a cell of its own."""
+    return UNKNOWN if count is None else f"{count:,}"
+
+
 def share(value: float | None) -> str:
-    return UNKNOWN if not is_finite(value) else f"{value:.2f}"
+    return f"{value:.2f}" if is_finite(value) else UNKNOWN
 
 
 def percent(value: float | None) -> str:
     if not is_finite(value):
         return UNKNOWN
-    # Neither nothing nor all of it where it is only nearly so.
+    # Shares that are almost 0 or almost 1 must not be rounded to 0 % or 100 %.
     if 0 < value < 0.001 or 0.99 < value < 1:
         shown = f"{100 * value:.1g}" if value < 0.5 else f"{math.floor(1000 * value) / 10:.1f}"
     else:
@@ -55,7 +64,7 @@ def milliseconds(value: float) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Of something a second."""
+    """Something per second."""
     if not is_finite(value):
         return UNKNOWN
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
@@ -77,7 +86,7 @@ def duration(seconds: float) -> str:
 
 
 def plain(value: object) -> str:
-    """A value of the settings, of the environment or of a check."""
+    """Any value of the settings, of the environment or of a check."""
     if value is None:
         return "none"
     if isinstance(value, bool):

@@ -1,135 +1,190 @@
-"""Plain tables: aligned text without colour, to be pasted into a pull request. Pure."""
+"""Results of `bench`, `compare` and `tune` as plain text, to be pasted into a pull request."""
 
-from __future__ import annotations
+from collections.abc import Iterator, Mapping
 
-from collections.abc import Iterable, Sequence
+from outdraft.decide.evidence import AcceptanceSummary, Evidence
+from outdraft.decide.texts import counts_text
+from outdraft.decide.verdict import INCONCLUSIVE, Verdict
+from outdraft.measure.memory import REMEMBERED
+from outdraft.measure.summary import QuantileEstimate, Summary
+from outdraft.plan.findings import OK
+from outdraft.report.numbers import milliseconds, percent
+from outdraft.stats.ratios import Ratio
+from outdraft.text_table import align_columns
+from outdraft.tune.results import STATES, ArmResult, LoadResult, Results
 
-from outdraft.decide.evidence import Acceptance, Evidence
-from outdraft.decide.verdict import Verdict
-from outdraft.measure.summary import Quantile, Summary
-from outdraft.stats import Ratio
+_MOST_ARMS = 10  # of a load; the others are in the report
 
 
-def bench_table(summary: Summary, server_metrics: dict[str, float]) -> str:
-    rows: list[Sequence[str]] = [("", "P50", "P95", "P99")]
-    for name, found in (("TTFT ms", summary.ttft), ("TPOT ms", summary.tpot)):
-        rows.append((name, *map(_quantile, found)))
-    rows.append(("e2e ms", *map(_quantile, summary.e2e)))
-    parts = [aligned(rows), "", *_throughput(summary)]
+def bench_table(summary: Summary, server_metrics: Mapping[str, float]) -> str:
+    times = (("TTFT ms", summary.ttft), ("TPOT ms", summary.tpot), ("e2e ms", summary.e2e))
+    rows = [(title, *map(_quantile, quantiles)) for title, quantiles in times]
+    lines = [
+        align_columns([("", "P50", "P95", "P99"), *rows]),
+        "",
+        f"{summary.num_requests} requests in {summary.duration_s:.1f} s, "
+        f"{summary.num_errors} failed · {summary.requests_per_s:.2f} requests/s · "
+        f"{summary.tokens_per_s:.1f} tokens/s",
+    ]
+    if summary.goodput_per_s is not None:
+        lines.append(f"goodput {summary.goodput_per_s:.2f} requests/s within the SLO")
     if summary.acceptance is not None:
-        parts += ["", *_acceptance(summary.acceptance)]
-    parts += _server(server_metrics)
-    return "\n".join(parts)
-
-
-def compare_table(evidence: Evidence, verdict: Verdict) -> str:
-    """Ratios first, then the verdict with its reasons, then the checks that have something."""
-    rows = [("", "speedup", "interval", "pairs")]
-    named: list[tuple[str, Ratio | None]] = [
-        ("e2e median", evidence.e2e),
-        ("TPOT median", evidence.tpot),
-        ("TTFT median", evidence.ttft),
-        ("throughput", evidence.throughput),
-        ("e2e P99", evidence.p99),
-        *((f"category {name}", ratio) for name, ratio in evidence.by_category.items()),
-        *((f"temperature {name}", ratio) for name, ratio in evidence.by_temperature.items()),
-    ]
-    # Parts of the traffic that cannot be judged yet are left out; the whole never is.
-    rows += [
-        _ratio(name, ratio)
-        for at, (name, ratio) in enumerate(named)
-        if ratio is not None and (ratio.low is not None or at == 0)
-    ]
-    lines = [aligned(rows), "", verdict_line(verdict)]
-    lines += [f"  - {reason}" for reason in verdict.reasons]
-    same = evidence.equivalence
-    if same is not None:
-        lines.append(f"same greedy text: {same.num_identical} of {same.num_compared}")
-    if evidence.acceptance is not None:
-        lines.append(f"acceptance rate: {evidence.acceptance.rate:.2f}")
-    told = [check for check in verdict.checks if check.state != "ok"]
-    if told:
-        lines += ["", "checks that have something to say (they do not decide):"]
-        for check in told:
-            shown = f"{check.value:.3g}" if isinstance(check.value, float) else check.value
-            lines.append(f"  {check.state:4} {check.name} {shown} ({check.threshold})")
-            lines.append(f"       {check.advice}")
+        lines += ["", *_acceptance(summary.acceptance)]
+    server = []
+    if (usage := server_metrics.get("kv_cache_usage_max")) is not None:
+        mean = server_metrics.get("kv_cache_usage_mean", usage)
+        server.append(f"KV cache in use at most {100 * usage:.0f} %, on average {100 * mean:.0f} %")
+    if (preemptions := server_metrics.get("vllm:num_preemptions_total")) is not None:
+        server.append(f"{preemptions:.0f} preemptions")
+    if server:
+        lines += ["", f"server: {', '.join(server)}"]
     return "\n".join(lines)
 
 
-def verdict_line(verdict: Verdict) -> str:
-    where = f" {', '.join(verdict.ship_for)}" if verdict.ship_for else ""
-    return f"{verdict.decision}{where}"
+def compare_table(evidence: Evidence, verdict: Verdict) -> str:
+    """Ratios first, then the verdict with its reasons, then the checks that warn or fail."""
+    ratios = {
+        "e2e mean": evidence.e2e,
+        "TPOT mean": evidence.tpot,
+        "TTFT mean": evidence.ttft,
+        "throughput": evidence.throughput,
+        "e2e P99": evidence.p99,
+        **{f"category {name}": ratio for name, ratio in evidence.by_category.items()},
+        **{f"temperature {name}": ratio for name, ratio in evidence.by_temperature.items()},
+    }
+    rows = [("", "speedup", "interval", "pairs")]
+    for name, ratio in ratios.items():
+        # Only the whole is shown without an interval; parts that have none cannot be judged.
+        if ratio is not None and (ratio.low is not None or ratio is evidence.e2e):
+            is_known = ratio.low is not None
+            interval = f"[{ratio.low:.3f}, {ratio.high:.3f}]" if is_known else "too few blocks"
+            rows.append((name, f"{ratio.estimate:.3f}", interval, str(ratio.num_pairs)))
+    lines = [align_columns(rows), "", decision_text(verdict)]
+    lines += [f"  - {reason}" for reason in verdict.reasons]
+    counts = counts_text(evidence.texts, evidence.text_floor)
+    if evidence.texts is not None and not any(counts in each for each in verdict.reasons):
+        lines.append(counts)
+    if evidence.acceptance is not None:
+        lines.append(f"acceptance rate: {evidence.acceptance.rate:.2f}")
+    warnings = [check for check in verdict.checks if check.state != OK]
+    if warnings:
+        lines += ["", "checks that warn or fail (they explain, they do not decide):"]
+    for check in warnings:
+        value = f"{check.value:.3g}" if isinstance(check.value, float) else check.value
+        lines.append(f"  {check.state:4} {check.name} {value} ({check.threshold})")
+        lines.append(f"       {check.advice}")
+    return "\n".join(lines)
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell; the first to the left, the others to the right."""
-    widths = [max(len(row[at]) for row in rows if at < len(row)) for at in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if at == 0 else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=False))
-        ).rstrip()
-        for row in rows
-    )
-
-
-def _quantile(found: Quantile) -> str:
-    interval = "" if found.low is None else f" [{_ms(found.low)}, {_ms(found.high or 0)}]"
-    return f"{_ms(found.value)}{interval}"
-
-
-def _ms(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
-
-
-def _ratio(name: str, ratio: Ratio) -> tuple[str, str, str, str]:
-    interval = "too few blocks" if ratio.low is None else f"[{ratio.low:.3f}, {ratio.high:.3f}]"
-    return name, f"{ratio.estimate:.3f}", interval, str(ratio.num_pairs)
-
-
-def _throughput(summary: Summary) -> Iterable[str]:
-    yield (
-        f"{summary.num_requests} requests in {summary.duration_s:.1f} s, "
-        f"{summary.num_errors} failed · {summary.requests_per_s:.2f} requests/s · "
-        f"{summary.tokens_per_s:.1f} tokens/s"
-    )
-    if summary.goodput_per_s is not None:
-        yield f"goodput {summary.goodput_per_s:.2f} requests/s within the SLO"
-
-
-def _acceptance(found: Acceptance) -> Iterable[str]:
-    whole = f"acceptance rate {found.rate:.2f}, length {_share(found.length)}"
-    if found.num_requests:
-        yield (
-            f"{whole}; over requests P10 {_share(found.p10)}, P50 {_share(found.p50)}, "
-            f"P90 {_share(found.p90)} (n={found.num_requests})"
+def tune_table(results: Results) -> str:
+    """A table for each load, the best arm first; then predictions, schedule, notes."""
+    lines = []
+    for load in results.loads:
+        lines += [load.name, _load_table(load), ""]
+    error = results.prediction
+    if error.num_arms and error.median_error is not None:
+        lines.append(
+            f"predictions: {100 * (error.within_15_percent or 0):.0f} % of {error.num_arms} arms "
+            f"within 15 %, median error {100 * error.median_error:.0f} %"
         )
+    if len(results.schedule) > 1:
+        steps = ", ".join(
+            f"{low} to {high}: {f'k={k}' if k else 'off'}" for low, high, k in results.schedule
+        )
+        lines.append(f"schedule by requests running: {steps}")
+        for each in results.scheduled:
+            ratio, speedup = each.measured, f"failed ({each.reason})"
+            if ratio is not None:
+                speedup = f"{ratio_text(ratio)} over off, n={ratio.num_pairs}"
+            lines.append(f"  the schedule at {each.load}: {speedup}")
+    lines += [f"pruned: {each.name} ({each.reason})" for each in results.pruned]
+    lines += [f"note: {note}" for note in results.notes]
+    return "\n".join(lines).rstrip()
+
+
+def best_line(results: Results) -> str:
+    """E.g. `best: ngram k=5 · 1.84x [1.79, 1.90] over off · acceptance 0.71 · SHIP`."""
+    load = results.main
+    best = None if load is None else load.best_arm
+    if load is None or best is None:
+        return f"best: off · nothing could be measured against it at {results.main_load}"
+    speedup = ratio_text(best.measured) + (" over off" if best.measured is not None else "")
+    if best.measured is None and best.predicted is not None:
+        speedup = f"{best.predicted:.2f}x predicted only"
+    words = [f"best: {best.name}", speedup]
+    if best.acceptance_rate is not None:
+        words.append(f"acceptance {best.acceptance_rate:.2f}")
+    words += [decision_text(load.verdict), load.text_warning, load.routing_advice]
+    words += [REMEMBERED] if results.settings.get("keep_memory") else []
+    return " · ".join(each for each in words if each)
+
+
+def decision_text(verdict: Verdict | None) -> str:
+    """With the parts of the traffic that it holds for; without a verdict, INCONCLUSIVE."""
+    return INCONCLUSIVE if verdict is None else verdict.label
+
+
+def ratio_text(ratio: Ratio | None) -> str:
+    if ratio is None:
+        return "not measured"
+    interval = "" if ratio.low is None else f" [{ratio.low:.2f}, {ratio.high:.2f}]"
+    return f"{ratio.estimate:.2f}x{interval}"
+
+
+def _quantile(quantile: QuantileEstimate) -> str:
+    value = milliseconds(quantile.value)
+    if quantile.low is None or quantile.high is None:
+        return value
+    return f"{value} [{milliseconds(quantile.low)}, {milliseconds(quantile.high)}]"
+
+
+def _acceptance(acceptance: AcceptanceSummary) -> Iterator[str]:
+    length, p10, p50, p90 = (
+        "unknown" if value is None else f"{value:.2f}"
+        for value in (acceptance.length, acceptance.p10, acceptance.p50, acceptance.p90)
+    )
+    total = f"acceptance rate {acceptance.rate:.2f}, length {length}"
+    if acceptance.num_requests:
+        spread = f"over requests P10 {p10}, P50 {p50}, P90 {p90}"
+        yield f"{total}; {spread} (n={acceptance.num_requests})"
     else:
-        yield f"{whole}, by the server's counters: its answers do not tell of their own drafts"
-    if found.per_position:
-        yield "  by position:    " + "  ".join(f"{rate:.2f}" for rate in found.per_position)
-    for title, table in (
-        ("  by category:    ", found.by_category),
-        ("  by temperature: ", found.by_temperature),
-    ):
-        if table:
-            yield title + "  ".join(f"{name} {rate:.2f}" for name, rate in table.items())
+        yield f"{total}, by the server's counters: its answers do not report acceptance"
+    if acceptance.per_position:
+        yield "  by position:    " + "  ".join(f"{rate:.2f}" for rate in acceptance.per_position)
+    for title, rates in (("category:    ", acceptance.by_category),
+                         ("temperature: ", acceptance.by_temperature)):  # fmt: skip
+        if rates:
+            yield f"  by {title}" + "  ".join(f"{name} {rate:.2f}" for name, rate in rates.items())
 
 
-def _share(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.2f}"
+def _load_table(load: LoadResult) -> str:
+    # By state first: predictions of arms that were not measured are often above the others.
+    arms = sorted(load.arms, key=lambda arm: (STATES.index(arm.state), -(arm.speedup or 0.0)))
+    rows = [_row(arm) for arm in arms[:_MOST_ARMS]]
+    width = max((len(row[-1]) for row in rows), default=0)  # the last column is on the left
+    heads = ("", "predicted", "measured over off", "n", "acceptance", "tokens/s", "")
+    table = align_columns([heads, *((*cells, state.ljust(width)) for *cells, state in rows)])
+    if len(arms) > _MOST_ARMS:
+        table += f"\n… and {len(arms) - _MOST_ARMS} more in the report"
+    level, ratio = "", load.measured
+    if ratio is not None and ratio.low is not None and load.verdict is not None:
+        share = percent(ratio.level).replace("\N{NO-BREAK SPACE}", " ")
+        level = f" · {share} interval, measured anew after the choice"
+    best, texts = load.best_arm, ""
+    if best is not None and load.text_warning:
+        example = None if best.texts is None else best.texts.example
+        texts = f"\nit {load.text_warning}: {counts_text(best.texts, load.text_floor)}"
+        texts += "" if example is None else f"\n  e.g. {example}"
+    return f"{table}\n{decision_text(load.verdict)}{level}{texts}"
 
 
-def _server(metrics: dict[str, float]) -> Iterable[str]:
-    usage = metrics.get("kv_cache_usage_max")
-    preempted = metrics.get("vllm:num_preemptions_total")
-    told = []
-    if usage is not None:
-        mean = metrics.get("kv_cache_usage_mean", usage)
-        told.append(f"KV cache in use at most {100 * usage:.0f} %, on average {100 * mean:.0f} %")
-    if preempted is not None:
-        told.append(f"{preempted:.0f} preemptions")
-    if told:
-        yield ""
-        yield "server: " + ", ".join(told)
+def _row(arm: ArmResult) -> tuple[str, ...]:
+    return (
+        arm.name,
+        "" if arm.predicted is None else f"{arm.predicted:.2f}x",
+        "" if arm.measured is None else ratio_text(arm.measured),
+        str(arm.num_requests) if arm.num_requests else "",
+        "" if arm.acceptance_rate is None else f"{arm.acceptance_rate:.2f}",
+        "" if arm.tokens_per_s is None else f"{arm.tokens_per_s:.1f}",
+        f"{arm.state}: {arm.reason}" if arm.reason else arm.state,
+    )

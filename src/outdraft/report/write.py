@@ -1,13 +1,11 @@
-"""The report on disk, and made again from `results.json`."""
-
-from __future__ import annotations
+"""Writes the report to disk, also again from `results.json`."""
 
 import json
 from pathlib import Path
 
 from outdraft.errors import OptionError
-from outdraft.report.html.page import page
-from outdraft.report.html.verdict_card import FILES
+from outdraft.report.page import page
+from outdraft.report.sections.verdict import FILES
 from outdraft.tune.results import Results, results_from_json
 from outdraft.whole_file import write_text
 
@@ -16,13 +14,13 @@ _REMEDY = "run `outdraft tune --out DIR` first"
 
 
 def write_report(results: Results, path: Path) -> None:
-    """Names the files that lie beside it already: write those first."""
+    """Links to the files that are beside it already: write those first."""
     beside = [name for name in FILES if (path.parent / name).is_file()]
     write_text(path, page(results, beside))
 
 
 def rebuild_report(folder: Path, out: Path | None = None) -> tuple[Path, Results]:
-    """From the folder's results; what cannot be read leaves an old report as it was."""
+    """From the folder's results; if they cannot be read, an old report stays as it was."""
     path = folder / RESULTS
     results = read_results(path)
     out = folder / REPORT if out is None else out
@@ -45,5 +43,5 @@ def read_results(path: Path) -> Results:
 
 
 def _damaged(path: Path, error: Exception) -> OptionError:
-    told = " ".join(f"{type(error).__name__}: {error}".split())
-    return OptionError(f"{path} is damaged ({told}); {_REMEDY}")
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    return OptionError(f"{path} is damaged ({reason}); {_REMEDY}")

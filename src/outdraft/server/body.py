@@ -1,11 +1,9 @@
-"""A body as JSON, read more strictly than FastAPI does it.
+"""Request bodies as JSON, read more strictly than FastAPI does.
 
-`json` takes lone surrogates, in escapes and in raw bytes; no tokenizer does, and pydantic panics
-over them in a key. What else `json` stumbles over (endless nesting, numbers of thousands of
-digits) is no JSON that anybody means: one error for all of it.
+`json` accepts lone surrogates, in escapes and in raw bytes; tokenizers do not, and pydantic panics
+when a key has one. Other inputs make `json` itself fail (deep nesting, numbers of thousands of
+digits). All of these become one kind of error.
 """
-
-from __future__ import annotations
 
 import json
 import re
@@ -19,8 +17,8 @@ from starlette.responses import Response
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def parse(body: bytes) -> Any:
-    """Raises JSONDecodeError, which FastAPI reports as an invalid request, and nothing else."""
+def parse_body(body: bytes) -> Any:
+    """Raises nothing but JSONDecodeError, which FastAPI reports as an invalid request."""
     try:
         text = body.decode("utf-8-sig")
         value = json.loads(text)
@@ -36,7 +34,7 @@ def parse(body: bytes) -> Any:
 
 class _StrictRequest(Request):
     async def json(self) -> Any:
-        return parse(await self.body())
+        return parse_body(await self.body())
 
 
 class StrictRoute(APIRoute):

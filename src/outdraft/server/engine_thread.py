@@ -1,12 +1,10 @@
 """The one thread that computes.
 
-The OpenMP runtime gives every thread that computes a pool of workers of its own. Once all pools
-together have more workers than there are cores, none of them waits by spinning any more, and each
-of a step's hundreds of parallel regions pays for a sleep: a quarter of the speed on two cores
-(`benchmarks/http_cost.py`). So whatever computes, the loading of a model included, runs here.
+The OpenMP runtime gives every computing thread a pool of workers. Once all pools together have
+more workers than there are cores, workers sleep instead of spinning, and each of a step's hundreds
+of parallel regions waits for them to wake up: a quarter of the speed on two cores
+(`benchmarks/http_cost.py`). So everything that computes, loading a model included, runs here.
 """
-
-from __future__ import annotations
 
 import queue
 import threading
@@ -18,7 +16,7 @@ _T = TypeVar("_T")
 
 
 class EngineThread:
-    """Does what it is given, one thing after the other. It does not keep a process alive."""
+    """Runs calls one after another. It does not keep a process alive."""
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
@@ -34,6 +32,6 @@ class EngineThread:
             future, call = self._work.get()
             try:
                 future.set_result(call())
-            except BaseException as error:  # whoever waits for the result gets it
+            except BaseException as error:  # raised again where the result is taken
                 future.set_exception(error)
-            del future, call  # or they would live until the next one comes
+            del future, call  # else they would live until the next call

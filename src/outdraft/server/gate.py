@@ -1,12 +1,9 @@
-"""What a request has to pass before anything looks at it: the key, and the size of its body."""
-
-from __future__ import annotations
+"""Checks before anything else reads a request: the API key and the size of the body."""
 
 import asyncio
 import secrets
 
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from outdraft.server.refusal import Refusal
@@ -30,11 +27,10 @@ class Gate:
             self._check_key(scope["path"], headers)
             body = await self._read(headers, receive)
         except Refusal as refusal:
-            answer = JSONResponse(refusal.body, refusal.status, refusal.headers)
-            await answer(scope, receive, send)
+            await refusal.response(scope, receive, send)
             return
         if body is None:
-            return  # it left before its body was whole
+            return  # the client left before its body was complete
         waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:
@@ -46,41 +42,31 @@ class Gate:
         if self._api_key is None or path in _OPEN_PATHS:
             return
         scheme, _, key = headers.get("authorization", "").partition(" ")
-        # Compared in constant time: how long a wrong key takes says nothing about the right one.
+        # Compared in constant time, so that timing does not reveal the key.
         right = secrets.compare_digest(key.strip().encode("latin-1", "replace"), self._api_key)
         if scheme.lower() != "bearer" or not right:
-            raise Refusal(
-                401, "a valid API key is needed: Authorization: Bearer KEY", code="invalid_api_key"
-            )
+            words = "a valid API key is needed: Authorization: Bearer KEY"
+            raise Refusal(401, words, code="invalid_api_key")
 
     async def _read(self, headers: Headers, receive: Receive) -> bytes | None:
+        words = f"body: larger than the {self._max_body_bytes} bytes this server takes"
+        too_large = Refusal(400, words, param="body", code="body_too_large")
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length[:20]) > self._max_body_bytes:
-            raise self._too_large()
-        parts: list[bytes] = []
-        size = 0
+            raise too_large
+        body = bytearray()  # grows without copying what came before
         try:
             async with asyncio.timeout(_BODY_TIMEOUT_S):
-                while True:
+                more = True
+                while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         return None
-                    part = message.get("body", b"")
-                    size += len(part)
-                    if size > self._max_body_bytes:
-                        raise self._too_large()
-                    parts.append(part)
-                    if not message.get("more_body", False):
-                        return b"".join(parts)
+                    body += message.get("body", b"")
+                    if len(body) > self._max_body_bytes:
+                        raise too_large
+                    more = message.get("more_body", False)
         except TimeoutError:
-            raise Refusal(
-                408, f"the body did not come within {_BODY_TIMEOUT_S:g} seconds", param="body"
-            ) from None
-
-    def _too_large(self) -> Refusal:
-        return Refusal(
-            400,
-            f"body: larger than the {self._max_body_bytes} bytes this server takes",
-            param="body",
-            code="body_too_large",
-        )
+            words = f"the body did not come within {_BODY_TIMEOUT_S:g} seconds"
+            raise Refusal(408, words, param="body") from None
+        return bytes(body)

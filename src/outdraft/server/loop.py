@@ -1,12 +1,10 @@
-"""The engine in a thread of its own, and the event loop's end of it.
+"""The engine in a thread of its own, and the event loop's side of it.
 
-The thread does nothing but step: requests and aborts reach it through an inbox that it empties
-before each step, and all a step brought forth goes back in one call. So HTTP never waits for a
-step and a step never waits for a reader: what a slow one has not read yet lies in its queue,
-which is bounded by the length of a text.
+The thread only steps. Requests and aborts reach it through an inbox that it empties before each
+step, and all updates of a step go back in one call. HTTP never waits for a step, and a step never
+waits for a reader: what a slow one has not read yet stays in its queue, which is bounded by the
+length of a text.
 """
-
-from __future__ import annotations
 
 import asyncio
 import threading
@@ -16,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 
 from outdraft.engine.engine import Engine
@@ -27,7 +26,7 @@ from outdraft.server.refusal import Refusal, shutting_down
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class EncodedPrompt:
     tokens: list[int]
     params: SamplingParams
     k: int | None  # this request's own draft length
@@ -41,7 +40,7 @@ class Reply:
 
     def __init__(self, num_choices: int) -> None:
         self.request_ids: list[str] = []  # in the engine, one for each prompt
-        self._num_unread = num_choices  # choices whose end was not handed out yet
+        self._num_unread = num_choices  # choices whose last update was not returned yet
         self._queue: deque[tuple[int, Update]] = deque()
         self._arrived = asyncio.Event()
         self._failure: Refusal | None = None
@@ -55,7 +54,7 @@ class Reply:
         self._arrived.set()
 
     async def updates(self) -> AsyncIterator[list[tuple[int, Update]]]:
-        """All that has come since the last time, until every choice is finished."""
+        """The updates since the last batch, until every choice is finished."""
         while self._num_unread:
             await self._arrived.wait()
             self._arrived.clear()
@@ -70,24 +69,11 @@ class Reply:
 
 @dataclass(slots=True)
 class _Open:
-    """An engine request that is not finished."""
+    """A request in the engine that is not finished."""
 
     reply: Reply
     first_index: int
     num_choices: int  # still being written
-
-
-@dataclass(frozen=True, slots=True)
-class _Abort:
-    request_id: str
-    num_choices: int  # that are cut short
-
-
-@dataclass(frozen=True, slots=True)
-class _Add:
-    request_id: str
-    prompt: Prompt
-    arrived_ns: int
 
 
 class EngineLoop:
@@ -98,47 +84,46 @@ class EngineLoop:
         thread: EngineThread,
         *,
         max_open: int,
+        on_failure: Callable[[], None],
     ) -> None:
         self.failure: str | None = None  # why the engine stopped by itself
         self.num_open = 0  # choices submitted and not finished
         self._engine = engine
         self._metrics = metrics
         self._max_open = max_open
-        self.on_failure: Callable[[], None] = lambda: None
+        self._on_failure = on_failure
         self._ids = count()
         self._open: dict[str, _Open] = {}
+        self._forgetting: asyncio.Future[Refusal | None] | None = None  # asked for, not done
         self._events: asyncio.AbstractEventLoop | None = None
         # Shared with the thread.
-        self._inbox: deque[_Add | _Abort] = deque()
+        self._inbox: deque[Callable[[], object]] = deque()
         self._wake = threading.Event()
         self._stopping = False
         self._thread = thread
         self._ended: Future[None] | None = None
 
-    # ------------------------------------------------------------ on the event loop
+    # On the event loop.
 
     def start(self, events: asyncio.AbstractEventLoop) -> None:
         self._events = events
         self._ended = self._thread.submit(self._run)
 
-    def submit(self, prompts: Sequence[Prompt]) -> Reply:
+    def submit(self, prompts: Sequence[EncodedPrompt]) -> Reply:
         if self.failure is not None or self._stopping:
             raise _stopped(self.failure)
         num_choices = sum(prompt.params.n for prompt in prompts)
         if num_choices > self._max_open:
-            raise Refusal(
-                400,
+            words = (
                 f"n: {len(prompts)} prompts and n = {prompts[0].params.n} make {num_choices} "
-                f"texts; this server has room for {self._max_open}",
-                param="n",
+                f"texts; this server has room for {self._max_open}"
             )
+            raise Refusal(400, words, param="n")
         if self.num_open + num_choices > self._max_open:
-            raise Refusal(
-                429,
-                f"the queue is full ({self.num_open} texts are being written or wait); try again",
-                code="queue_full",
-                retry_after=1,
+            words = (
+                f"the queue is full ({self.num_open} texts are being written or wait); try again"
             )
+            raise Refusal(429, words, code="queue_full", headers={"Retry-After": "1"})
         arrived_ns = time.perf_counter_ns()
         reply = Reply(num_choices)
         first = 0
@@ -146,28 +131,49 @@ class EngineLoop:
             request_id = f"http-{next(self._ids)}"
             reply.request_ids.append(request_id)
             self._open[request_id] = _Open(reply, first, prompt.params.n)
-            self._inbox.append(_Add(request_id, prompt, arrived_ns))
+            self._inbox.append(
+                partial(
+                    self._engine.add_request,
+                    prompt.tokens,
+                    prompt.params,
+                    request_id=request_id,
+                    k=prompt.k,
+                    arrived_ns=arrived_ns,
+                )
+            )
             first += prompt.params.n
         self.num_open += num_choices
         self._wake.set()
         return reply
 
     def close(self, reply: Reply) -> None:
-        """Nobody reads it any more: what is unfinished ends before the next step."""
+        """Aborts what is unfinished of a reply that is no longer read."""
         for request_id in reply.request_ids:
             left = self._open.pop(request_id, None)
             if left is not None:
                 self.num_open -= left.num_choices
-                self._inbox.append(_Abort(request_id, left.num_choices))
+                self._inbox.append(partial(self._abort, request_id, left.num_choices))
                 self._wake.set()
 
+    async def forget(self) -> None:
+        """Makes the engine drop what it keeps of earlier requests; returns when it has."""
+        if self.failure is not None or self._stopping:
+            raise _stopped(self.failure)
+        if self._forgetting is None:  # else one that was not done yet does for this call too
+            self._forgetting = asyncio.get_running_loop().create_future()
+            self._inbox.append(self._forget)
+            self._wake.set()
+        failure = await asyncio.shield(self._forgetting)
+        if failure is not None:
+            raise failure
+
     async def drained(self) -> None:
-        """Returns when nothing is being written."""
+        """Returns when no text is being written."""
         while self.num_open and self.failure is None:
             await asyncio.sleep(0.02)
 
     def stop(self) -> None:
-        """Ends the thread after the step it is in; whoever still waits is told so."""
+        """Ends the thread after its present step; open replies fail."""
         self._stopping = True
         self._wake.set()
         if self._ended is not None:
@@ -191,13 +197,19 @@ class EngineLoop:
             at.reply.fail(_stopped(self.failure))
         self._open.clear()
         self.num_open = 0
+        self._forgotten(_stopped(self.failure))
+
+    def _forgotten(self, failure: Refusal | None = None) -> None:
+        if self._forgetting is not None:
+            self._forgetting.set_result(failure)
+            self._forgetting = None
 
     def _crashed(self, reason: str) -> None:
         self.failure = reason
         self._fail_all()
-        self.on_failure()
+        self._on_failure()
 
-    # ------------------------------------------------------------ in the thread
+    # In the thread.
 
     def _run(self) -> None:
         assert self._events is not None
@@ -206,31 +218,26 @@ class EngineLoop:
                 if not self._engine.has_work and not self._inbox:
                     self._wake.wait()
                 self._wake.clear()
-                self._empty_inbox()
+                while self._inbox:
+                    self._inbox.popleft()()
                 if self._engine.has_work:
-                    updates = self._engine.step()
-                    self._metrics.observe_step(updates)
-                    if updates:
-                        self._events.call_soon_threadsafe(self._deliver, updates)
-        except BaseException as error:  # whatever it was, everybody who waits must hear of it
+                    step = self._engine.step()
+                    self._metrics.observe_step(step)
+                    if step.updates:
+                        self._events.call_soon_threadsafe(self._deliver, step.updates)
+        except BaseException as error:  # whatever it is, all open replies must fail
             traceback.print_exc()
             reason = f"{type(error).__name__}: {error}"
             self._events.call_soon_threadsafe(self._crashed, reason)
 
-    def _empty_inbox(self) -> None:
-        while self._inbox:
-            item = self._inbox.popleft()
-            if isinstance(item, _Abort):
-                self._engine.abort(item.request_id)
-                self._metrics.observe_abort(item.num_choices)
-            else:
-                self._engine.add_request(
-                    item.prompt.tokens,
-                    item.prompt.params,
-                    request_id=item.request_id,
-                    k=item.prompt.k,
-                    arrived_ns=item.arrived_ns,
-                )
+    def _forget(self) -> None:
+        assert self._events is not None
+        self._engine.forget()
+        self._events.call_soon_threadsafe(self._forgotten)
+
+    def _abort(self, request_id: str, num_choices: int) -> None:
+        self._engine.abort(request_id)
+        self._metrics.observe_abort(num_choices)
 
 
 def _stopped(reason: str | None) -> Refusal:

@@ -1,62 +1,57 @@
-"""Prometheus metrics: vLLM's names where it has one, `outdraft:` for what nobody else counts.
+"""Prometheus metrics. Their names, descriptions and buckets are in `metrics.toml`.
 
-Counters and gauges are read off the engine when somebody scrapes; a step pays only for the few
-numbers that the engine does not keep.
+Most counters and gauges are read from the engine at a scrape; a step only counts what the engine
+does not keep.
 """
 
-from __future__ import annotations
-
 import time
+import tomllib
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from importlib.resources import files as resources
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from outdraft.engine.costs import StepCosts
 from outdraft.engine.engine import Engine
-from outdraft.engine.outputs import Generation, Update
+from outdraft.engine.outputs import Generation, StepResult
 from outdraft.goodput import net_benefit, plain_seconds
+from outdraft.step_costs import StepCosts
 from outdraft.workload.temperatures import temperature_band
 
-_TIMES = (
-    *(0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1),
-    *(0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0),
-    *(160.0, 640.0, 2560.0),
-)
-_LENGTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000)
-_STEP_TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+_TABLE = tomllib.loads(resources("outdraft.server").joinpath("metrics.toml").read_text("utf-8"))
 _SHARES = tuple(part / 10 for part in range(1, 11))
-_WINDOW_S = 60.0  # over which the present net benefit is averaged
+_WINDOW_S = 60.0  # over which the current net benefit is averaged
 
 
 class Metrics(Collector):
-    """`observe_*` are called by the engine's thread, everything else by whoever scrapes."""
+    """`observe_*` are called by the engine's thread, everything else at a scrape."""
 
     def __init__(self, engine: Engine, model_name: str, costs: StepCosts) -> None:
         self._engine = engine
         self._costs = costs
-        self._labels: Mapping[str, str] = {"model_name": model_name, "engine": "0"}
+        self._labels = {"model_name": model_name, "engine": "0"}
         self._registry = CollectorRegistry()
         self._num_prompt_tokens = 0
         self._num_emitted = 0
         self._rounds: Counter[int] = Counter()  # by draft length
-        self._finished: Counter[str] = Counter()  # by reason
+        self._finished = dict.fromkeys(("stop", "length", "abort"), 0)  # by reason
         self._plain_s = 0.0  # estimated, of the steps that speculated
         self._spent_s = 0.0
         self._recent: deque[tuple[float, float, float]] = deque()  # (when, plain, spent)
-        self._ttft = self._histogram("vllm:time_to_first_token_seconds", _TIMES)
-        self._itl = self._histogram("vllm:inter_token_latency_seconds", _TIMES)
-        self._tpot = self._histogram("vllm:request_time_per_output_token_seconds", _TIMES)
-        self._e2e = self._histogram("vllm:e2e_request_latency_seconds", _TIMES)
-        self._queue = self._histogram("vllm:request_queue_time_seconds", _TIMES)
-        self._prefill = self._histogram("vllm:request_prefill_time_seconds", _TIMES)
-        self._decode = self._histogram("vllm:request_decode_time_seconds", _TIMES)
-        self._inference = self._histogram("vllm:request_inference_time_seconds", _TIMES)
-        self._prompt_length = self._histogram("vllm:request_prompt_tokens", _LENGTHS)
-        self._output_length = self._histogram("vllm:request_generation_tokens", _LENGTHS)
-        self._step_tokens = self._histogram("vllm:iteration_tokens_total", _STEP_TOKENS)
+        self._histograms: dict[str, Histogram] = {}
+        for name, buckets in _TABLE["histogram"].items():
+            words = name.partition(":")[2].replace("_", " ")
+            histogram = Histogram(
+                name,
+                words,
+                list(self._labels),
+                buckets=_TABLE["buckets"][buckets],
+                registry=self._registry,
+            )
+            self._histograms[name] = histogram.labels(**self._labels)
         self._acceptance = Histogram(
             "outdraft:request_acceptance_rate",
             "Accepted over proposed draft tokens of a finished choice, by its temperature",
@@ -69,18 +64,17 @@ class Metrics(Collector):
     def render(self) -> bytes:
         return generate_latest(self._registry)
 
-    # ------------------------------------------------------------ by the engine's thread
-
-    def observe_step(self, updates: Sequence[Update]) -> None:
-        stats = self._engine.last_step
+    def observe_step(self, step: StepResult) -> None:
+        stats = step.stats
         if stats is None:
             return
         self._num_prompt_tokens += stats.num_prompt_tokens
         self._num_emitted += stats.num_emitted
         self._rounds.update(stats.draft_lengths)
-        self._step_tokens.observe(stats.num_tokens)
+        self._histograms["vllm:iteration_tokens_total"].observe(stats.num_tokens)
+        latency = self._histograms["vllm:inter_token_latency_seconds"]
         for _ in stats.draft_lengths:
-            self._itl.observe(stats.seconds)
+            latency.observe(stats.seconds)
         if stats.is_decoding and any(stats.draft_lengths):
             step_s = self._costs.seconds(stats.num_sequences)
             plain = plain_seconds(stats.num_emitted, stats.num_sequences, step_s)
@@ -90,7 +84,7 @@ class Metrics(Collector):
             self._recent.append((now, plain, stats.seconds))
             while self._recent[0][0] < now - _WINDOW_S:
                 self._recent.popleft()
-        for update in updates:
+        for update in step.updates:
             if update.generation is not None:
                 self._observe_end(update.generation)
 
@@ -98,117 +92,77 @@ class Metrics(Collector):
         self._finished["abort"] += num_choices
 
     def _observe_end(self, done: Generation) -> None:
-        first, last = done.first_token_ns or done.added_ns, done.finished_ns or done.added_ns
-        started = done.started_ns or done.added_ns
         self._finished[done.finish_reason.value if done.finish_reason else "abort"] += 1
-        self._ttft.observe((first - done.added_ns) / 1e9)
-        self._e2e.observe((last - done.added_ns) / 1e9)
-        self._queue.observe((started - done.added_ns) / 1e9)
-        self._prefill.observe((first - started) / 1e9)
-        self._decode.observe((last - first) / 1e9)
-        self._inference.observe((last - started) / 1e9)
-        self._prompt_length.observe(done.num_prompt_tokens)
-        self._output_length.observe(len(done.tokens))
+        moments = {
+            "added": done.added_ns,
+            "started": done.started_ns or done.added_ns,
+            "first": done.first_token_ns or done.added_ns,
+            "last": done.finished_ns or done.added_ns,
+        }
+        values: dict[str, float] = {
+            name: (moments[end] - moments[start]) / 1e9
+            for name, (start, end) in _TABLE["span"].items()
+        }
+        values["vllm:request_prompt_tokens"] = done.num_prompt_tokens
+        values["vllm:request_generation_tokens"] = len(done.tokens)
         if len(done.tokens) > 1:
-            self._tpot.observe((last - first) / 1e9 / (len(done.tokens) - 1))
+            per_token = values["vllm:request_decode_time_seconds"] / (len(done.tokens) - 1)
+            values["vllm:request_time_per_output_token_seconds"] = per_token
+        for name, value in values.items():
+            self._histograms[name].observe(value)
         if done.acceptance.rate is not None:
             band = temperature_band(done.temperature)
             self._acceptance.labels(**self._labels, temperature=band).observe(done.acceptance.rate)
 
-    # ------------------------------------------------------------ at a scrape
-
     def collect(self) -> Iterator[Metric]:
-        engine, pool = self._engine, self._engine.pool
-        hits, queries = engine.prefix_hits
-        yield self._gauge("vllm:num_requests_running", "Texts being written", engine.num_running)
-        yield self._gauge("vllm:num_requests_waiting", "Texts that wait", engine.num_waiting)
-        used = pool.num_used / (pool.num_blocks - 1)
-        yield self._gauge("vllm:kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1", used)
-        yield self._counter(
-            "vllm:num_preemptions", "Texts sent back to wait", engine.num_preemptions
-        )
-        yield self._counter("vllm:prompt_tokens", "Prompt tokens computed", self._num_prompt_tokens)
-        yield self._counter("vllm:generation_tokens", "Tokens written", self._num_emitted)
-        yield self._counter("vllm:prefix_cache_queries", "Prompt tokens looked for", queries)
-        yield self._counter("vllm:prefix_cache_hits", "Prompt tokens found cached", hits)
-        ended = self._family("vllm:request_success", "Finished choices", "finished_reason")
-        for reason in ("stop", "length", "abort"):
-            ended.add_metric([*self._labels.values(), reason], self._finished[reason])
-        yield ended
-        steps = GaugeMetricFamily(
-            "outdraft:step_seconds",
-            "What a step of so many tokens takes, measured at start-up",
-            labels=[*self._labels, "tokens"],
-        )
-        for num_tokens, seconds in self._costs.measured.items():
-            steps.add_metric([*self._labels.values(), str(num_tokens)], seconds)
-        yield steps
-        if not engine.speculation.is_off:
-            yield from self._speculation()
+        scheduler, pool = self._engine.scheduler, self._engine.pool
+        hits, queries = scheduler.prefix_hits
+        values: dict[str, float | Mapping[Any, float]] = {
+            "vllm:num_requests_running": scheduler.num_running,
+            "vllm:num_requests_waiting": scheduler.num_waiting,
+            "vllm:kv_cache_usage_perc": pool.num_used / (pool.num_blocks - 1),
+            "vllm:num_preemptions": scheduler.num_preemptions,
+            "vllm:prompt_tokens": self._num_prompt_tokens,
+            "vllm:generation_tokens": self._num_emitted,
+            "vllm:prefix_cache_queries": queries,
+            "vllm:prefix_cache_hits": hits,
+            "vllm:request_success": self._finished,
+            "outdraft:step_seconds": self._costs.measured,
+        }
+        if not self._engine.speculation.is_off:
+            values |= self._speculation()
+        return (self._family(name, value) for name, value in values.items())
 
-    def _speculation(self) -> Iterator[Metric]:
+    def _speculation(self) -> dict[str, float | Mapping[Any, float]]:
         acceptance = self._engine.acceptance
-        name = "vllm:spec_decode_num"
-        yield self._counter(f"{name}_drafts", "Rounds with a draft", acceptance.num_drafts)
-        yield self._counter(
-            f"{name}_draft_tokens", "Draft tokens proposed", acceptance.num_draft_tokens
-        )
-        yield self._counter(
-            f"{name}_accepted_tokens", "Draft tokens accepted", acceptance.num_accepted_tokens
-        )
-        # The second one is not in vLLM's name: its own benchmark adds up all that begins with
-        # `…num_draft_tokens`.
-        for kind, full_name, counts in (
-            ("accepted", f"{name}_accepted_tokens_per_pos", acceptance.accepted_per_position),
-            ("proposed", "outdraft:draft_tokens_per_pos", acceptance.drafted_per_position),
-        ):
-            by_place = self._family(
-                full_name, f"Draft tokens by their place in the round: {kind}", "position"
-            )
-            for position, count in enumerate([*counts]):
-                by_place.add_metric([*self._labels.values(), str(position)], count)
-            yield by_place
-        rounds = self._family("outdraft:rounds", "Rounds by the draft length chosen", "k")
-        for k, count in sorted(self._rounds.copy().items()):
-            rounds.add_metric([*self._labels.values(), str(k)], count)
-        yield rounds
-        yield self._counter(
-            "outdraft:rounds_without_draft", "Rounds with nothing proposed", self._rounds[0]
-        )
-        yield self._counter(
-            "outdraft:speculation_spent_seconds", "In steps that speculated", self._spent_s
-        )
-        yield self._counter(
-            "outdraft:speculation_plain_seconds",
-            "What the same tokens would have taken without, by step costs measured at start-up",
-            self._plain_s,
-        )
+        rounds = dict(sorted(self._rounds.copy().items()))
+        values: dict[str, float | Mapping[Any, float]] = {
+            "vllm:spec_decode_num_drafts": acceptance.num_drafts,
+            "vllm:spec_decode_num_draft_tokens": acceptance.num_draft_tokens,
+            "vllm:spec_decode_num_accepted_tokens": acceptance.num_accepted_tokens,
+            "vllm:spec_decode_num_accepted_tokens_per_pos": dict(
+                enumerate([*acceptance.accepted_per_position])
+            ),
+            "outdraft:draft_tokens_per_pos": dict(enumerate([*acceptance.drafted_per_position])),
+            "outdraft:rounds": rounds,
+            "outdraft:rounds_without_draft": rounds.get(0, 0),
+            "outdraft:speculation_spent_seconds": self._spent_s,
+            "outdraft:speculation_plain_seconds": self._plain_s,
+        }
         recent = list(self._recent)
         spent = sum(each[2] for each in recent)
         if spent:
             benefit = net_benefit(sum(each[1] for each in recent), spent)
-            yield self._gauge(
-                "outdraft:speculation_net_benefit",
-                "Estimated gain in speed over the last minute of speculation; below 0 it loses",
-                benefit,
-            )
+            values["outdraft:speculation_net_benefit"] = benefit
+        return values
 
-    # ------------------------------------------------------------ the makings
-
-    def _histogram(self, name: str, buckets: Sequence[float]) -> Histogram:
-        words = name.partition(":")[2].replace("_", " ")
-        made = Histogram(name, words, list(self._labels), buckets=buckets, registry=self._registry)
-        return made.labels(**self._labels)
-
-    def _gauge(self, name: str, words: str, value: float) -> Metric:
-        family = GaugeMetricFamily(name, words, labels=list(self._labels))
-        family.add_metric(list(self._labels.values()), value)
+    def _family(self, name: str, value: float | Mapping[Any, float]) -> Metric:
+        """One value, or one for each value of the metric's own label."""
+        is_counter = name in _TABLE["counter"]
+        words = _TABLE["counter" if is_counter else "gauge"][name]
+        own = [_TABLE["label"][name]] if isinstance(value, Mapping) else []
+        kind = CounterMetricFamily if is_counter else GaugeMetricFamily
+        family = kind(name, words, labels=[*self._labels, *own])
+        for key, number in value.items() if isinstance(value, Mapping) else [(None, value)]:
+            family.add_metric([*self._labels.values(), *[str(key) for _ in own]], number)
         return family
-
-    def _counter(self, name: str, words: str, value: float) -> Metric:
-        family = CounterMetricFamily(name, words, labels=list(self._labels))
-        family.add_metric(list(self._labels.values()), value)
-        return family
-
-    def _family(self, name: str, words: str, label: str) -> CounterMetricFamily:
-        return CounterMetricFamily(name, words, labels=[*self._labels, label])

@@ -1,16 +1,12 @@
-"""From a request's body to prompts for the engine, or a refusal that names the field."""
+"""Turns a request's body into prompts for the engine, or a refusal that names the field."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import Any
 
 from outdraft.engine.engine import Engine
 from outdraft.engine.sequence import SamplingParams
 from outdraft.errors import ModelError, OutdraftError, RequestError
-from outdraft.server.loop import Prompt
+from outdraft.server.loop import EncodedPrompt
 from outdraft.server.protocol import (
-    ChatMessage,
     ChatRequest,
     CompletionRequest,
     SpeculationOverride,
@@ -21,45 +17,44 @@ from outdraft.server.refusal import Refusal
 _DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's
 
 
-def completion_prompts(body: CompletionRequest, engine: Engine) -> list[Prompt]:
-    with_logprobs = body.logprobs is not None
-    if body.stream and body.echo and with_logprobs:
+def completion_prompts(body: CompletionRequest, engine: Engine) -> list[EncodedPrompt]:
+    if body.stream and body.echo and body.logprobs is not None:
         raise Refusal(400, "echo with logprobs cannot be streamed", param="echo")
     max_tokens = _DEFAULT_COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
     if max_tokens == 0 and not body.echo:
         raise Refusal(400, "max_tokens: 0 writes nothing without echo", param="max_tokens")
+    is_one = isinstance(body.prompt, str) or isinstance(body.prompt[0], int)
+    prompts: list[Any] = [body.prompt] if is_one else [*body.prompt]
     return [
         _prompt(
             body,
             engine,
-            _encoded(engine, each, body.add_special_tokens),
+            engine.tokenizer.encode(each, add_special=body.add_special_tokens)
+            if isinstance(each, str)
+            else each,
             field="prompt",
             max_tokens=max_tokens,
             logprobs=body.logprobs,
             prompt_logprobs=body.logprobs if body.echo else None,
         )
-        for each in _listed(body.prompt)
+        for each in prompts
     ]
 
 
-def _listed(prompt: str | list[int] | list[str] | list[list[int]]) -> list[Any]:
-    """A text, a list of token ids or a list of either: always a list of prompts."""
-    return [prompt] if isinstance(prompt, str) or isinstance(prompt[0], int) else [*prompt]
-
-
-def chat_prompt(body: ChatRequest, engine: Engine) -> Prompt:
+def chat_prompt(body: ChatRequest, engine: Engine) -> EncodedPrompt:
     if body.top_logprobs and not body.logprobs:
         raise Refusal(400, "top_logprobs needs logprobs to be true", param="top_logprobs")
-    asked = body.max_completion_tokens
-    asked = body.max_tokens if asked is None else asked
-    if asked == 0:
+    max_tokens = body.max_completion_tokens
+    if max_tokens is None:
+        max_tokens = body.max_tokens
+    if max_tokens == 0:
         raise Refusal(400, "max_tokens must be at least 1, got 0", param="max_tokens")
     return _prompt(
         body,
         engine,
-        _chat_tokens(engine, body.messages, add_generation_prompt=body.add_generation_prompt),
+        _chat_tokens(engine, body),
         field="messages",
-        max_tokens=asked,
+        max_tokens=max_tokens,
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
     )
 
@@ -68,24 +63,16 @@ def tokens_of(body: TokenizeRequest, engine: Engine) -> list[int]:
     if (body.prompt is None) == (body.messages is None):
         raise Refusal(400, "prompt: give either prompt or messages", param="prompt")
     if body.messages is not None:
-        return _chat_tokens(engine, body.messages, add_generation_prompt=body.add_generation_prompt)
+        return _chat_tokens(engine, body)
     return engine.tokenizer.encode(body.prompt or "", add_special=body.add_special_tokens)
 
 
-def _chat_tokens(
-    engine: Engine, messages: Sequence[ChatMessage], *, add_generation_prompt: bool
-) -> list[int]:
-    told = [{"role": message.role, "content": message.text} for message in messages]
+def _chat_tokens(engine: Engine, body: ChatRequest | TokenizeRequest) -> list[int]:
+    chat = [{"role": message.role, "content": message.text} for message in body.messages or ()]
     try:
-        return engine.tokenizer.apply_chat(told, add_generation_prompt=add_generation_prompt)
+        return engine.tokenizer.apply_chat(chat, add_generation_prompt=body.add_generation_prompt)
     except (ModelError, RequestError) as error:
         raise Refusal(400, str(error), param="messages") from error
-
-
-def _encoded(engine: Engine, prompt: str | list[int], add_special: bool) -> list[int]:
-    if isinstance(prompt, str):
-        return engine.tokenizer.encode(prompt, add_special=add_special)
-    return prompt
 
 
 def _prompt(
@@ -97,12 +84,12 @@ def _prompt(
     max_tokens: int | None,
     logprobs: int | None,
     prompt_logprobs: int | None = None,
-) -> Prompt:
+) -> EncodedPrompt:
     room = max(engine.max_context - len(tokens), 1)
     stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
     values: dict[str, Any] = {
         "temperature": 1.0 if body.temperature is None else body.temperature,
-        "top_k": max(body.top_k or 0, 0),  # vLLM's -1 is all, too
+        "top_k": max(body.top_k or 0, 0),  # in vLLM, -1 is all tokens too
         "max_tokens": max(min(room if max_tokens is None else max_tokens, room), 1),
         "min_tokens": body.min_tokens,
         "stop": tuple(stop),
@@ -124,10 +111,10 @@ def _prompt(
     except RequestError as error:
         raise Refusal(400, f"{field}: {error}", param=field, code="bad_prompt") from error
     except OutdraftError as error:
-        words = str(error)
-        named = max((name for name in values if words.startswith(name)), key=len, default=None)
+        names = [name for name in values if str(error).startswith(name)]
+        named = max(names, key=len, default=None)
         raise Refusal(400, str(error), param=named) from error
-    return Prompt(tokens, params, k)
+    return EncodedPrompt(tokens, params, k)
 
 
 def _draft_length(override: SpeculationOverride | None, engine: Engine) -> int | None:
@@ -139,12 +126,9 @@ def _draft_length(override: SpeculationOverride | None, engine: Engine) -> int |
             raise Refusal(400, "speculation: method off has no k", param="speculation")
         return 0
     if override.method not in (None, own):
-        raise Refusal(
-            400,
-            f"speculation: this server runs {own}; a request may say off or another k, "
-            f"got method {override.method!r}",
-            param="speculation",
-        )
+        words = f"this server runs {own}; a request may say off or another k"
+        words = f"speculation: {words}, got method {override.method!r}"
+        raise Refusal(400, words, param="speculation")
     if engine.speculation.is_off and override.k:
         raise Refusal(400, "speculation: this server runs without speculation", param="speculation")
     return override.k

@@ -1,21 +1,12 @@
-"""What a request may say: OpenAI's fields, vLLM's additions, and `speculation`, which is ours.
+"""The fields of a request: OpenAI's, vLLM's additions, and `speculation`, which is ours.
 
-Every bound is declared here, so that the OpenAPI page, the check and the error agree. Fields
-that nobody knows are refused by name: a misspelled setting must not be lost in silence.
+Every bound is declared here, so that the OpenAPI page, the check and the error agree. Unknown
+fields are refused by name: a misspelled setting must not be ignored silently.
 """
-
-from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from outdraft.engine.sequence import MAX_BIAS, MAX_CHOICES, MAX_LOGPROBS, MAX_STOP_STRINGS
@@ -28,17 +19,22 @@ MAX_BIASED_TOKENS = 1024
 MAX_TOKENS = 1 << 24
 MAX_TEMPERATURE = 100.0
 MAX_PENALTY = 100.0
-MIN_PENALTY = 0.01  # one so small that float32 has no number for it makes logits infinite
+MIN_PENALTY = 0.01  # dividing by much less makes logits infinite in float32
 
 _SEED = 1 << 63
+_Name = Annotated[str, Field(max_length=1024)]
 _TokenId = Annotated[int, Field(ge=0, lt=1 << 32)]
-_StopString = Annotated[str, StringConstraints(min_length=1, max_length=MAX_STOP_LENGTH)]
+_Tokens = Annotated[list[_TokenId], Field(min_length=1, fail_fast=True)]
+_Prompts = Field(min_length=1, max_length=MAX_PROMPTS, fail_fast=True)
+_StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
+_StopStrings = Annotated[list[_StopString], Field(max_length=MAX_STOP_STRINGS)]
 _Bias = Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)]
-_TokenKey = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,10}$")]
+_TokenKey = Annotated[str, Field(pattern=r"^[0-9]{1,10}$")]
+_Empty = Annotated[list[Any], Field(max_length=0)]
 
 
 def _at_most(limit: int) -> BeforeValidator:
-    """Counts before it looks: pydantic makes an error of every wrong entry, then counts."""
+    """Counts entries first: pydantic makes an error of every wrong entry before it counts."""
 
     def counted(value: Any) -> Any:
         if isinstance(value, dict) and len(value) > limit:
@@ -49,14 +45,14 @@ def _at_most(limit: int) -> BeforeValidator:
 
 
 class _Strict(BaseModel):
-    # `"5"` is not 5, and NaN is not a number anybody means. Lists have `fail_fast` for the
-    # reason that `_at_most` has: a million errors take all memory and seconds to make.
+    # Strict: `"5"` is not 5, and NaN is refused. Lists have `fail_fast` for the same reason as
+    # `_at_most`: a million errors take seconds and all memory.
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
     def _one_unknown(cls, values: Any) -> Any:
-        """Of many unknown fields the first is enough to be told of."""
+        """Keeps one unknown field of many: one error is enough."""
         if not isinstance(values, dict) or len(values) <= len(cls.model_fields):
             return values
         unknown = next(name for name in values if name not in cls.model_fields)
@@ -76,7 +72,7 @@ class StreamOptions(_Strict):
 
 
 class _Sampling(_Strict):
-    model: str | None = Field(None, max_length=1024)
+    model: _Name | None = None
     max_tokens: int | None = Field(None, ge=0, le=MAX_TOKENS)
     min_tokens: int = Field(0, ge=0, le=MAX_TOKENS)
     n: int | None = Field(None, ge=1, le=MAX_CHOICES)
@@ -91,9 +87,7 @@ class _Sampling(_Strict):
         None, max_length=MAX_BIASED_TOKENS
     )
     seed: int | None = Field(None, ge=-_SEED, lt=_SEED)
-    stop: _StopString | Annotated[list[_StopString], Field(max_length=MAX_STOP_STRINGS)] | None = (
-        None
-    )
+    stop: _StopString | _StopStrings | None = None
     stop_token_ids: list[_TokenId] | None = Field(None, max_length=MAX_STOP_STRINGS)
     ignore_eos: bool = False
     stream: bool | None = False
@@ -101,29 +95,41 @@ class _Sampling(_Strict):
     speculation: SpeculationOverride | None = None
     include_metrics: bool = False
     return_token_ids: bool | None = None
-    # Taken because clients send them; they change nothing.
+    # Accepted because clients send them; without effect.
     user: str | None = Field(None, max_length=4096)
     request_id: str | None = Field(None, max_length=256)
     skip_special_tokens: Literal[True] | None = None
     spaces_between_special_tokens: bool | None = None
     use_beam_search: Literal[False] | None = None
 
+    @property
+    def writes(self) -> bool:
+        """False where only the prompt is wanted."""
+        return True
+
+    @property
+    def with_usage(self) -> bool:
+        """Whether a stream ends with its usage."""
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+    @property
+    def with_running_usage(self) -> bool:
+        """Whether every chunk of a stream has the usage so far."""
+        options = self.stream_options or StreamOptions()
+        return self.with_usage and bool(options.continuous_usage_stats)
+
 
 class CompletionRequest(_Sampling):
-    prompt: (
-        str
-        | Annotated[list[_TokenId], Field(min_length=1, fail_fast=True)]
-        | Annotated[list[str], Field(min_length=1, max_length=MAX_PROMPTS, fail_fast=True)]
-        | Annotated[
-            list[Annotated[list[_TokenId], Field(min_length=1, fail_fast=True)]],
-            Field(min_length=1, max_length=MAX_PROMPTS, fail_fast=True),
-        ]
-    )
+    prompt: str | _Tokens | Annotated[list[str], _Prompts] | Annotated[list[_Tokens], _Prompts]
     echo: bool | None = False
     logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
     best_of: Literal[1] | None = None
     suffix: Literal[""] | None = None
     add_special_tokens: bool = True
+
+    @property
+    def writes(self) -> bool:
+        return self.max_tokens != 0
 
 
 class TextPart(_Strict):
@@ -131,19 +137,20 @@ class TextPart(_Strict):
     text: str
 
 
+_TextParts = Annotated[list[TextPart], Field(max_length=MAX_MESSAGES, fail_fast=True)]
+
+
 class ChatMessage(_Strict):
     role: str = Field(min_length=1, max_length=64)
-    content: (
-        str | Annotated[list[TextPart], Field(max_length=MAX_MESSAGES, fail_fast=True)] | None
-    ) = None
+    content: str | _TextParts | None = None
     name: str | None = Field(None, max_length=256)
     type: Literal["text"] | None = None  # some releases of lm-eval send it
-    # What clients hand back of an earlier answer.
+    # What clients send back from an earlier answer.
     refusal: None = None
-    annotations: Annotated[list[Any], Field(max_length=0)] | None = None
+    annotations: _Empty | None = None
     audio: None = None
     function_call: None = None
-    tool_calls: Annotated[list[Any], Field(max_length=0)] | None = None
+    tool_calls: _Empty | None = None
 
     @property
     def text(self) -> str:
@@ -152,18 +159,23 @@ class ChatMessage(_Strict):
         return self.content or ""
 
 
+_Messages = Annotated[
+    list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)
+]
+
+
 class ResponseFormat(_Strict):
     type: Literal["text"]
 
 
 class ChatRequest(_Sampling):
-    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)
+    messages: _Messages
     max_completion_tokens: int | None = Field(None, ge=0, le=MAX_TOKENS)
     logprobs: bool | None = False
     top_logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
     add_generation_prompt: bool = True
     response_format: ResponseFormat | None = None
-    tools: Annotated[list[Any], Field(max_length=0)] | None = None
+    tools: _Empty | None = None
     tool_choice: Literal["none", "auto"] | None = None
     parallel_tool_calls: bool | None = None
     store: Literal[False] | None = None
@@ -172,17 +184,14 @@ class ChatRequest(_Sampling):
 
 
 class TokenizeRequest(_Strict):
-    model: str | None = Field(None, max_length=1024)
+    model: _Name | None = None
     prompt: str | None = None
-    messages: (
-        Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
-        | None
-    ) = None
+    messages: _Messages | None = None
     add_special_tokens: bool = True
     add_generation_prompt: bool = True
     return_token_strs: bool = False
 
 
 class DetokenizeRequest(_Strict):
-    model: str | None = Field(None, max_length=1024)
+    model: _Name | None = None
     tokens: list[_TokenId] = Field(fail_fast=True)

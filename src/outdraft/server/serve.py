@@ -1,6 +1,4 @@
-"""Runs the application: a bound socket, signals, draining, and the reason if it ends badly."""
-
-from __future__ import annotations
+"""Runs the application: socket, signals, draining, and the reason of a failure."""
 
 import asyncio
 import socket
@@ -16,13 +14,13 @@ from outdraft.server.engine_thread import EngineThread
 from outdraft.server.loop import EngineLoop
 from outdraft.server.metrics import Metrics
 
-_KEEP_ALIVE_S = 75  # longer than the pools of the usual clients keep a connection
+_KEEP_ALIVE_S = 75  # longer than common clients keep an idle connection
 _MAX_CONNECTIONS = 8192
-_LAST_BYTES_S = 10  # for answers that are finished and still being sent
+_LAST_BYTES_S = 10  # to send the rest of finished answers
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Takes the address before a model is loaded for it; nobody can connect yet."""
+    """Reserves the address before a model is loaded; connections are not accepted yet."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     taken = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -37,71 +35,66 @@ def bind(host: str, port: int) -> socket.socket:
     return taken
 
 
-def make_server(
-    engine: Engine,
-    *,
-    model_names: tuple[str, ...],
-    thread: EngineThread | None = None,
-    api_key: str | None = None,
-    max_open: int = 272,
-    drain_s: float = 30.0,
-    always_metrics: bool = False,
-    access_log: bool = False,
-    on_ready: Callable[[], None] = lambda: None,
-    on_drain: Callable[[int], None] = lambda num_open: None,
-) -> Server:
-    """`max_open` texts may be written or wait at once; `drain_s` seconds they have at the end.
-
-    `thread` is where the engine was loaded; without one it gets a thread now, and is slower.
-    """
-    thread = thread or EngineThread()
-    costs = thread.submit(engine.measure_step_costs).result()
-    metrics = Metrics(engine, model_names[0], costs)
-    loop = EngineLoop(engine, metrics, thread, max_open=max_open)
-    service = Service(engine, loop, metrics, model_names, always_metrics=always_metrics)
-    config = uvicorn.Config(
-        create_app(service, api_key=api_key),
-        log_config=None,
-        access_log=access_log,
-        timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=_LAST_BYTES_S,
-        limit_concurrency=_MAX_CONNECTIONS,
-        server_header=False,
-    )
-    server = Server(config, service, drain_s=drain_s, on_ready=on_ready, on_drain=on_drain)
-    loop.on_failure = server.end
-    return server
-
-
 class Server(uvicorn.Server):
     """`run(sockets=[…])` serves until a signal: the first one drains, the second ends at once.
 
-    Afterwards `failure` says why the engine stopped, if it did so by itself.
+    Afterwards `failure` is why the engine stopped, if it failed.
     """
 
     def __init__(
         self,
-        config: uvicorn.Config,
-        service: Service,
+        engine: Engine,
         *,
-        drain_s: float,
-        on_ready: Callable[[], None],
-        on_drain: Callable[[int], None],
+        model_names: tuple[str, ...],
+        thread: EngineThread | None = None,
+        api_key: str | None = None,
+        max_open: int = 272,
+        drain_s: float = 30.0,
+        always_metrics: bool = False,
+        can_forget: bool = False,
+        access_log: bool = False,
+        on_ready: Callable[[], None] = lambda: None,
+        on_drain: Callable[[int], None] = lambda num_open: None,
     ) -> None:
-        super().__init__(config)
-        self._service = service
+        """`max_open` texts may be written or wait at once, and get `drain_s` seconds at shutdown.
+
+        `thread` is where the engine was loaded. Without one a new thread is started, which is
+        slower.
+        """
+        thread = thread or EngineThread()
+        costs = thread.submit(engine.measure_step_costs).result()
+        metrics = Metrics(engine, model_names[0], costs)
+        loop = EngineLoop(engine, metrics, thread, max_open=max_open, on_failure=self.end)
+        self._service = Service(
+            engine,
+            loop,
+            metrics,
+            model_names,
+            always_metrics=always_metrics,
+            can_forget=can_forget,
+        )
         self._drain_s = drain_s
         self._on_ready = on_ready
         self._on_drain = on_drain
         self._draining: asyncio.Task[None] | None = None
         self._events: asyncio.AbstractEventLoop | None = None
+        config = uvicorn.Config(
+            create_app(self._service, api_key=api_key),
+            log_config=None,
+            access_log=access_log,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=_LAST_BYTES_S,
+            limit_concurrency=_MAX_CONNECTIONS,
+            server_header=False,
+        )
+        super().__init__(config)
 
     @property
     def failure(self) -> str | None:
         return self._service.loop.failure
 
     def end(self) -> None:
-        """From the event loop or from any thread: no more requests, those open are told."""
+        """Stops serving; open requests fail. May be called from any thread."""
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -112,7 +105,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await super().shutdown(sockets)
-        if self.force_exit:  # uvicorn leaves this out; a thread cut off within torch may abort
+        if self.force_exit:  # uvicorn skips this; ending a thread inside torch may crash
             await self.lifespan.shutdown()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -133,6 +126,6 @@ class Server(uvicorn.Server):
             async with asyncio.timeout(self._drain_s):
                 await loop.drained()
         except TimeoutError:
-            loop.stop()  # tells those who still wait
-        finally:  # whatever happened: who was told to end, ends
+            loop.stop()  # open requests fail
+        finally:  # a drain always ends the server
             self.should_exit = True

@@ -1,28 +1,32 @@
-"""Percentiles and how well a sample knows them, with no assumption about its distribution."""
-
-from __future__ import annotations
+"""Percentiles and their intervals, without assumptions about the distribution."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from scipy import special
 
 
-def percentile(values: Sequence[float], q: float) -> float:
-    """The value below which the fraction `q` of the sample lies; a straight line between two."""
+def percentile(
+    values: Sequence[float], q: float, *, method: Literal["linear", "inverted_cdf"] = "linear"
+) -> float:
+    """The value below which the fraction `q` of the sample lies.
+
+    `linear` interpolates between two values; `inverted_cdf` gives one that is in the sample.
+    """
     if not values:
         raise ValueError("no values")
-    return float(np.quantile(np.asarray(values, dtype=float), q))
+    return float(np.quantile(np.asarray(values, dtype=float), q, method=method))
 
 
 def percentile_interval(
     values: Sequence[float], q: float, level: float = 0.95
 ) -> tuple[float, float] | None:
-    """Two values of the sample that hold the true percentile between them, `level` of the time.
+    """Two values of the sample with the true percentile between them, `level` of the time.
 
-    None where the sample is too small for that: the number of values below the true percentile is
-    binomial, so the 99th percentile at 95 % needs 368 of them, the median 6. The values must be
-    independent; requests of one block are not quite, so take it for the least that is needed.
+    None if the sample is too small: the number of values below the true percentile is binomial, so
+    the 99th percentile at 95 % needs 368 values, the median 6. Values must be independent; those
+    of one block are not quite, so this is the least that is needed.
     """
     ranks = interval_ranks(len(values), q, level)
     if ranks is None:
@@ -32,7 +36,7 @@ def percentile_interval(
 
 
 def interval_ranks(size: int, q: float, level: float = 0.95) -> tuple[int, int] | None:
-    """Which values of the sorted sample (counted from 1) make the interval; equal tails."""
+    """The ranks (from 1) in the sorted sample that bound the interval; equal tails."""
     if not 0 < q < 1:
         raise ValueError(f"q is {q}, must lie between 0 and 1")
     if not 0 < level < 1:

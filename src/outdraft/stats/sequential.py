@@ -1,17 +1,14 @@
-"""Looking while the data comes in, without being fooled more often for it, and when to stop.
+"""Looking at the data while it comes in without more false results, and when to stop.
 
 Looks are set beforehand. Each has a level of its own, so that all their intervals together miss
-the truth in at most 1 - level of all comparisons: the chances to be wrong are simply added up,
-which holds however the looks depend on each other. Boundaries that make use of that dependence
-(Pocock, O'Brien and Fleming) are a little narrower, but rest on normal statistics, and with
-Student's from five blocks they miss more often than they say. How often these do is counted by
-benchmarks/coverage.py.
+the truth in at most 1 - level of all comparisons: the chances to be wrong are added up, which holds
+however the looks depend on each other. Boundaries that use that dependence (Pocock, O'Brien and
+Fleming) are a little narrower, but assume normal statistics; with Student's from five blocks they
+miss more often than they claim. benchmarks/coverage.py counts how often these do.
 
 Up to the fraction t of the blocks, t² of the error is spent. A clear speedup shows in the first
-five blocks anyhow; what is saved there helps the close calls at the end.
+five blocks anyway; what is saved there helps the close cases at the end.
 """
-
-from __future__ import annotations
 
 import math
 from dataclasses import dataclass
@@ -24,22 +21,19 @@ from scipy import special
 from outdraft.stats.ratios import LEVEL, MIN_BLOCKS, Ratio
 
 DELTA = 0.03  # a difference below this is not worth a change
-_MOST_TIMES_AS_MANY = 25  # blocks; an answer that needs more stands at a boundary
+_MAX_TIMES_AS_MANY = 25  # blocks; an estimate that needs more lies on a boundary
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """After so many blocks the intervals are computed, at this level."""
+    """Intervals are computed after so many blocks, at this level."""
 
     num_blocks: int
     level: float
 
 
 def plan_looks(max_blocks: int, num_looks: int = 4, *, level: float = LEVEL) -> tuple[Look, ...]:
-    """Looks at even distances, from as few blocks as allow an interval to `max_blocks`.
-
-    At each: stop where the zone is clear. After the last: what is unclear stays so.
-    """
+    """Looks at even distances, from MIN_BLOCKS to `max_blocks`."""
     if max_blocks < MIN_BLOCKS or num_looks < 1:
         raise ValueError(f"{num_looks} looks at {max_blocks} blocks, need 1 at {MIN_BLOCKS}")
     step = (max_blocks - MIN_BLOCKS) / max(num_looks - 1, 1)
@@ -76,21 +70,20 @@ def zone(ratio: Ratio, delta: float = DELTA) -> Zone:
 
 
 def noise_floor(same: Ratio) -> float | None:
-    """The difference that a comparison of an arm with itself still allows for.
+    """The difference that a comparison of an arm with itself cannot rule out.
 
-    Nothing smaller can be told apart on this machine, so it is the least sensible delta. An
-    interval that does not hold 1 at all says more: the way of measuring favours one side.
+    No smaller difference can be measured on this machine, so it is the least useful delta. An
+    interval that does not contain 1 means that the measurement favours one side.
     """
     return None if same.low is None or same.high is None else max(same.high, 1 / same.low) - 1
 
 
 def pairs_needed(ratio: Ratio, delta: float = DELTA) -> int | None:
-    """About how many more pairs would make it clear, if the estimate is right.
+    """About how many more pairs would make the zone clear, if the estimate is right.
 
-    0 when it is clear. None when more will not help: the estimate lies so near to a boundary that
-    its side of it will hardly ever be known. With too few blocks for an interval: what is missing
-    to those. Blocks are taken to keep their size; then the interval shrinks with the root of
-    their number, and Student's quantile with it.
+    0 if it is clear. None if more will hardly help: the estimate is too close to a boundary. With
+    too few blocks for an interval, as many as are missing. Blocks are assumed to keep their size;
+    then the interval shrinks with the root of their number, and with Student's quantile.
     """
     pairs_per_block = ratio.num_pairs / ratio.num_blocks
     if ratio.low is None or ratio.high is None:
@@ -100,7 +93,7 @@ def pairs_needed(ratio: Ratio, delta: float = DELTA) -> int | None:
     reach = math.log(ratio.high / ratio.low) / 2
     edges = [edge for edge in (1 - delta, 1 + delta) if edge > 0]
     margin = min(abs(math.log(ratio.estimate / edge)) for edge in edges)
-    blocks = np.arange(ratio.num_blocks, _MOST_TIMES_AS_MANY * ratio.num_blocks + 1)
+    blocks = np.arange(ratio.num_blocks, _MAX_TIMES_AS_MANY * ratio.num_blocks + 1)
     shrinks = special.stdtrit(blocks - 1, (1 + ratio.level) / 2) / np.sqrt(blocks)
     enough = np.flatnonzero(shrinks / shrinks[0] * reach < margin)
     if not len(enough):

@@ -1,1 +1,1 @@
-"""What we test with, shipped because users test with it too."""
+"""Shipped for your tests too: a fake server, tiny models, contract suites."""

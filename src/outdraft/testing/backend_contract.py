@@ -7,33 +7,34 @@
         def make_serving(self, folder: Path) -> Serving:
             return Serving(target="smollm2-135m")
 
-`BackendContract` looks at commands and starts nothing. `RunningContract` starts the engine: give it
-the speculations to start with.
+`BackendContract` looks at commands and starts nothing. `RunningContract` starts the engine, once
+for each of its `methods`.
 """
-
-from __future__ import annotations
 
 import json
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from http.client import HTTPConnection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
+from outdraft.acceptance import Acceptance
 from outdraft.backends.backend import Backend, Serving, Traffic
-from outdraft.backends.process import HOST, EngineProcess, start
-from outdraft.backends.speculated import REPEATING, why_not_as_asked
+from outdraft.backends.checks import preflight
+from outdraft.backends.flags import HOST
+from outdraft.backends.process import EngineProcess, start
+from outdraft.backends.proof import REPEATING, speculation_mismatch
 from outdraft.errors import BackendError, OptionError
-from outdraft.loadgen.endpoint import Endpoint
+from outdraft.loadgen.endpoint import Endpoint, make_requests
 from outdraft.loadgen.fleet import run_load
-from outdraft.loadgen.request import requests_of
-from outdraft.metrics_page import Page, difference, parse
+from outdraft.observe import Page, RemoteServer, page_difference, read_acceptance
 from outdraft.records import Record
 from outdraft.speculation import METHODS, OFF, WITH_DRAFT, Speculation
 from outdraft.workload.prompt import Message, Planned, Prompt
@@ -54,29 +55,27 @@ class BackendContract:
         raise NotImplementedError
 
     def speculation(self, method: str, serving: Serving) -> Speculation:
-        """Of a method; the target is a draft that every engine has."""
+        """A speculation of that method; where it needs a draft, the target is one."""
         draft = serving.target if method in WITH_DRAFT else None
         return Speculation(method=method, k=3, draft=draft)
 
     def test_it_says_what_is_installed(self) -> None:
-        installed = self.make_backend().detect()
+        installed = self.make_backend().installation
         assert installed.version
         assert all(option.startswith("-") for option in installed.options)
 
     def test_off_is_always_possible(self) -> None:
-        can = self.make_backend().capabilities()
-        assert "off" in can.methods
-        assert can.methods <= set(METHODS)
+        methods = self.make_backend().capabilities().methods
+        assert "off" in methods
+        assert methods <= set(METHODS)
 
     def test_a_launch_serves_here_at_the_port(self, tmp_path: Path) -> None:
-        backend, serving = self.make_backend(), self.make_serving(tmp_path)
-        argv = backend.launch(serving, OFF, _PORT).argv
+        argv = self.make_backend().launch(self.make_serving(tmp_path), OFF, _PORT).argv
         assert _value(argv, "--host") == HOST
         assert _value(argv, "--port") == str(_PORT)
 
     def test_off_has_no_speculative_flags(self, tmp_path: Path) -> None:
-        backend, serving = self.make_backend(), self.make_serving(tmp_path)
-        argv = backend.launch(serving, OFF, _PORT).argv
+        argv = self.make_backend().launch(self.make_serving(tmp_path), OFF, _PORT).argv
         assert [word for word in argv if word.startswith(("--spec", "--draft", "-md"))] == []
 
     def test_every_method_it_can_do_has_a_launch(self, tmp_path: Path) -> None:
@@ -87,31 +86,32 @@ class BackendContract:
             assert len(launch.argv) > len(off), f"{method} changes nothing"
             assert all("\n" not in note for note in launch.notes)
 
+    def test_methods_that_remember_are_its_own_and_can_be_made_to_forget(self) -> None:
+        supported = self.make_backend().capabilities()
+        assert supported.forget_paths.keys() <= supported.methods
+        assert all(not path or path.startswith("/") for path in supported.forget_paths.values())
+
     def test_a_method_it_cannot_do_names_those_it_can(self, tmp_path: Path) -> None:
         backend, serving = self.make_backend(), self.make_serving(tmp_path)
-        can = backend.capabilities().methods
-        for method in set(METHODS) - can:
+        supported = backend.capabilities().methods
+        for method in set(METHODS) - supported:
             with pytest.raises(OptionError) as refused:
                 backend.launch(serving, self.speculation(method, serving), _PORT)
             words = str(refused.value)
             assert "\n" not in words
-            assert all(each in words for each in can - {"off"})
+            assert all(each in words for each in supported - {"off"})
 
     def test_a_users_own_flags_come_along(self, tmp_path: Path) -> None:
         serving = self.make_serving(tmp_path)
-        own = Serving(**{**_fields(serving), "extra": (*serving.extra, "--some-flag", "7")})
+        own = replace(serving, extra=(*serving.extra, "--some-flag", "7"))
         argv = self.make_backend().launch(own, OFF, _PORT).argv
         assert _value(argv, "--some-flag") == "7"
 
     def test_a_preflight_is_a_line_for_each_warning(self, tmp_path: Path) -> None:
         backend, serving = self.make_backend(), self.make_serving(tmp_path)
         traffic = Traffic(concurrency=512, temperatures=(0.0, 0.8), longest=1 << 20)
-        for warning in backend.preflight(serving, OFF, traffic):
-            assert warning
-            assert "\n" not in warning
-
-    def test_a_page_of_another_server_has_no_drafts(self) -> None:
-        assert self.make_backend().drafted({"other:requests_total": 3.0}) is None
+        warnings = preflight(backend, serving, OFF, traffic)
+        assert all(warning and "\n" not in warning for warning in warnings)
 
 
 class RunningContract(BackendContract):
@@ -121,7 +121,7 @@ class RunningContract(BackendContract):
     methods: Sequence[str] = ("ngram",)  # started one after the other
 
     def broken_serving(self, folder: Path) -> Serving:
-        """A target whose file is no model."""
+        """A target whose file is not a model."""
         raise NotImplementedError
 
     def pytest_generate_tests(self, metafunc: Any) -> None:
@@ -139,7 +139,7 @@ class RunningContract(BackendContract):
         waits: list[float] = []
         engine = start(
             suite.make_backend(),
-            serving,
+            replace(serving, forgets=True),
             suite.speculation(request.param, serving),
             log=folder / "engine.log",
             limit_s=suite.limit_s,
@@ -151,10 +151,10 @@ class RunningContract(BackendContract):
         assert running
         engine.stop()
         assert [pid for pid in running if is_alive(pid)] == []
-        assert engine.died() is None, "stopped is not died"
+        assert engine.died() is None, "a stopped engine has not died"
 
     def test_it_answers(self, engine: EngineProcess) -> None:
-        answer = ask(engine, REPEATING, max_tokens=8)
+        answer = chat(engine, REPEATING, max_tokens=8)
         assert answer["choices"][0]["message"]["content"]
         assert answer["usage"]["completion_tokens"] >= 1
 
@@ -166,57 +166,45 @@ class RunningContract(BackendContract):
         after = page_of(engine)
         assert [record.error for record in records] == [None, None]
         assert all(len(record.chunk_ns) > 1 for record in records), "no stream"
-        grown = backend.drafted(difference(after, before))
+        grown = read_acceptance(page_difference(after, before))
         assert grown is not None
         assert grown.num_draft_tokens > 0, engine.log.read_text()[-2000:]
         assert grown.num_accepted_tokens <= grown.num_draft_tokens
         if backend.capabilities().acceptance_per_request:
-            told = [record.acceptance for record in records if record.acceptance]
-            assert sum(each.num_draft_tokens for each in told) > 0
-        assert why_not_as_asked(backend, Speculation(method="ngram"), before, after) is None
-        wrong = why_not_as_asked(backend, OFF, before, after)
-        assert wrong is not None
-        assert "off" in wrong
+            reported = Acceptance.total(record.acceptance for record in records)
+            assert reported.num_draft_tokens > 0
+        assert speculation_mismatch(backend, Speculation(method="ngram"), before, after) is None
+        assert "off" in (speculation_mismatch(backend, OFF, before, after) or "")
+
+    def test_it_forgets_when_asked(self, engine: EngineProcess) -> None:
+        for path in filter(None, self.make_backend().capabilities().forget_paths.values()):
+            RemoteServer(engine.url).forget(path)
+        assert chat(engine, REPEATING, max_tokens=8)["choices"]
 
     def test_off_drafts_nothing_and_a_crash_is_noticed(self, tmp_path: Path) -> None:
         backend, serving = self.make_backend(), self.make_serving(tmp_path)
         log = tmp_path / "engine.log"
         with start(backend, serving, OFF, log=log, limit_s=self.limit_s) as engine:
             before = page_of(engine)
-            ask(engine, REPEATING, max_tokens=8)
+            chat(engine, REPEATING, max_tokens=8)
             after = page_of(engine)
-            counts = backend.drafted(difference(after, before))
+            counts = read_acceptance(page_difference(after, before))
             assert counts is None or counts.num_draft_tokens == 0
-            assert why_not_as_asked(backend, OFF, before, after) is None
-            silent = why_not_as_asked(backend, Speculation(method="ngram"), before, after)
-            assert silent is not None
+            assert speculation_mismatch(backend, OFF, before, after) is None
+            ngram = Speculation(method="ngram")
+            assert speculation_mismatch(backend, ngram, before, after) is not None
             assert engine.died() is None
-            self._crash(engine)
+            with ThreadPoolExecutor(1) as client:  # it crashes in the middle of a request
+                request = client.submit(chat, engine, REPEATING, max_tokens=400)
+                time.sleep(0.3)
+                os.kill(engine.processes()[0], signal.SIGKILL)
+                reason = wait_for_death(engine)
+                with suppress(OSError, ValueError):
+                    request.result(_PATIENCE_S)
+            assert "killed" in reason
+            assert str(engine.log) in reason
+            assert engine.died() == reason
         assert engine.processes() == []
-
-    def _crash(self, engine: EngineProcess) -> None:
-        """In the middle of a request."""
-        noticed = threading.Event()
-        reasons: list[str] = []
-
-        def on_death(reason: str) -> None:
-            reasons.append(reason)
-            noticed.set()
-
-        def open_request() -> None:
-            with suppress(OSError, ValueError):
-                ask(engine, REPEATING, max_tokens=400)
-
-        request = threading.Thread(target=open_request)
-        request.start()
-        time.sleep(0.3)
-        with engine.watched(on_death):
-            os.kill(engine.processes()[0], signal.SIGKILL)
-            assert noticed.wait(_NOTICE_S), "nobody noticed"
-        request.join(_PATIENCE_S)
-        assert "killed" in reasons[0]
-        assert str(engine.log) in reasons[0]
-        assert engine.died() == reasons[0]
 
     def test_a_wrong_model_file_is_the_engines_own_line(self, tmp_path: Path) -> None:
         log = tmp_path / "engine.log"
@@ -230,60 +218,49 @@ class RunningContract(BackendContract):
         assert str(log) in words
 
 
+def wait_for_death(engine: EngineProcess) -> str:
+    """Why the engine has ended, as soon as that is noticed."""
+    until = time.monotonic() + _NOTICE_S
+    while (reason := engine.died()) is None:
+        assert time.monotonic() < until, "nobody noticed"
+        time.sleep(0.05)
+    return reason
+
+
 def is_alive(pid: int) -> bool:
-    """Runs, or is a zombie that somebody has yet to collect."""
-    try:
+    """Whether a process runs or is a zombie."""
+    with suppress(ProcessLookupError):
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+        return True
+    return False
 
 
-def ask(engine: EngineProcess, words: str, *, max_tokens: int) -> dict[str, Any]:
+def chat(engine: EngineProcess, words: str, *, max_tokens: int) -> dict[str, Any]:
     """A whole answer at temperature 0."""
     body = {
         "messages": [{"role": "user", "content": words}],
         "max_tokens": max_tokens,
         "temperature": 0,
-        "model": _model(engine),
+        "model": RemoteServer(engine.url).identify().model,
     }
-    answer = _fetch(engine, "POST", "/v1/chat/completions", json.dumps(body))
-    found: dict[str, Any] = json.loads(answer)
-    return found
+    headers = {"Content-Type": "application/json"}
+    request = Request(f"{engine.url}/v1/chat/completions", json.dumps(body).encode(), headers)
+    with urlopen(request, timeout=_PATIENCE_S) as answer:
+        content: dict[str, Any] = json.loads(answer.read())
+        return content
 
 
 def stream(engine: EngineProcess, words: str, *, max_tokens: int) -> tuple[Record, ...]:
-    """Two requests at a time, through the client that measures."""
+    """Two requests at once, through the client that measures."""
     prompt = Prompt("repeating", "extraction", (Message("user", words),), max_tokens)
     plan = [Planned(prompt, 0.0, max_tokens, seed=number) for number in range(2)]
-    endpoint = Endpoint(engine.url, model=_model(engine))
-    return run_load(endpoint, requests_of(plan), concurrency=2).records
+    endpoint = Endpoint(engine.url, model=RemoteServer(engine.url).identify().model)
+    return run_load(endpoint, make_requests(plan), concurrency=2).records
 
 
 def page_of(engine: EngineProcess) -> Page:
-    return parse(_fetch(engine, "GET", "/metrics"))
-
-
-def _model(engine: EngineProcess) -> str:
-    return str(json.loads(_fetch(engine, "GET", "/v1/models"))["data"][0]["id"])
-
-
-def _fetch(engine: EngineProcess, method: str, path: str, body: str | None = None) -> str:
-    connection = HTTPConnection(HOST, engine.port, timeout=_PATIENCE_S)
-    try:
-        connection.request(method, path, body, {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        text = answer.read().decode()
-    finally:
-        connection.close()
-    if answer.status != 200:
-        raise ValueError(f"{method} {path}: {answer.status} {text[:300]}")
-    return text
+    return RemoteServer(engine.url).metrics()
 
 
 def _value(argv: Sequence[str], flag: str) -> str:
     return argv[argv.index(flag) + 1]
-
-
-def _fields(serving: Serving) -> dict[str, Any]:
-    return {name: getattr(serving, name) for name in Serving.__dataclass_fields__}

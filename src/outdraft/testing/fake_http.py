@@ -1,4 +1,4 @@
-"""Just enough of HTTP/1.1 for a fake server, by hand: frameworks would be its bottleneck."""
+"""Just enough HTTP/1.1 for a fake server. A web framework would be its bottleneck."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from outdraft.testing.fake_answers import TimedBytes
+
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 411: "Length Required"}
 _STREAM_HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n"
@@ -16,29 +18,48 @@ _STREAM_HEAD = (
 _MAX_BODY_BYTES = 64 << 20
 _SOON_S = 0.0005  # timers are only this exact: what is due by then is sent now
 
-Respond = Callable[["HttpConnection", str, str, bytes], None]
+
+def response(status: int, content_type: str, body: bytes) -> bytes:
+    head = (
+        f"HTTP/1.1 {status} {_REASONS.get(status, 'Fake')}\r\nContent-Type: {content_type}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def json_response(status: int, value: Any) -> bytes:
+    return response(status, "application/json", json.dumps(value).encode())
+
+
+def chunked_response(body: Sequence[TimedBytes], *, is_whole: bool) -> list[TimedBytes]:
+    """A response in chunks; without `is_whole` the last one, which ends it, is missing."""
+    chunks = [(at, b"%x\r\n%b\r\n" % (len(data), data)) for at, data in body if data]
+    end = [(body[-1][0], b"0\r\n\r\n")] if is_whole else []
+    return [(0.0, _STREAM_HEAD), *chunks, *end]
 
 
 class HttpConnection(asyncio.Protocol):
     """One connection. `respond(connection, method, path, body)` is called for each request."""
 
-    def __init__(self, respond: Respond, connections: set[HttpConnection]) -> None:
+    def __init__(
+        self,
+        respond: Callable[[HttpConnection, str, str, bytes], None],
+        connections: set[HttpConnection],
+    ) -> None:
         self._respond = respond
         self._connections = connections
         self._buffer = b""
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._on_end: Callable[[bool], None] | None = None  # of the stream that is playing
-
-    # ------------------------------------------------------------ asyncio's end
+        self._on_end: Callable[[], None] | None = None  # of the response that is playing
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
         self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self)
-        self._end_stream(False)
+        self._end()
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -47,7 +68,8 @@ class HttpConnection(asyncio.Protocol):
             method, path, *_ = [*head.split(" "), "", ""]
             headers = {name.lower(): value for name, _, value in (x.partition(":") for x in lines)}
             if "transfer-encoding" in headers:
-                return self.reply_json(411, {"error": {"message": "send a Content-Length"}})
+                error = {"error": {"message": "send a Content-Length"}}
+                return self.send(json_response(411, error))
             length = int(headers.get("content-length") or 0)
             if length > _MAX_BODY_BYTES:
                 return self.abort()
@@ -58,86 +80,45 @@ class HttpConnection(asyncio.Protocol):
             self._respond(self, method, path, body)
         return None
 
-    # ------------------------------------------------------------ the server's end
-
-    def reply(self, status: int, content_type: str, body: bytes) -> None:
-        reason = _REASONS.get(status, "Fake")
-        head = (
-            f"HTTP/1.1 {status} {reason}\r\nContent-Type: {content_type}\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n"
-        )
-        self._write(head.encode() + body)
-
-    def reply_json(self, status: int, value: Any) -> None:
-        self.reply(status, "application/json", json.dumps(value).encode())
-
-    def reply_json_at(self, seconds: float, value: Any, on_end: Callable[[bool], None]) -> None:
-        """Seconds from now; `on_end` as that of `play`."""
-
-        def now() -> None:
-            self._timer = None
-            self._end_stream(True)
-            self.reply_json(200, value)
-
-        self._on_end = on_end
-        self._timer = asyncio.get_running_loop().call_later(seconds, now)
+    def send(self, data: bytes) -> None:
+        if data and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
 
     def play(
-        self,
-        pieces: Sequence[tuple[float, bytes]],
-        on_end: Callable[[bool], None],
-        *,
-        ends: bool = True,
+        self, pieces: Sequence[TimedBytes], on_end: Callable[[], None], *, close: bool = False
     ) -> None:
-        """A stream: each piece at its time (seconds from now, on the monotonic clock).
+        """Sends each piece at its time, seconds from now.
 
-        `on_end(whole)` is called once, when the last piece is out or the client has gone.
-        `ends` False: the connection is cut where the stream should end.
+        `on_end` is called once, when the last piece is out or the client has gone. With `close`
+        the connection is closed then.
         """
         self._on_end = on_end
-        self._go_on(pieces, 0, time.perf_counter(), _STREAM_HEAD, ends)
-
-    def hang(self, on_end: Callable[[bool], None]) -> None:
-        """Nothing, until the client has had enough."""
-        self._on_end = on_end
+        self._play_from(0, pieces, time.perf_counter(), close)
 
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
 
-    def _go_on(
-        self,
-        pieces: Sequence[tuple[float, bytes]],
-        place: int,
-        start: float,
-        out: bytes,
-        ends: bool,
-    ) -> None:
-        soon = time.perf_counter() - start + _SOON_S
-        while place < len(pieces) and pieces[place][0] <= soon:
-            piece = pieces[place][1]
-            out += b"%x\r\n%b\r\n" % (len(piece), piece)
-            place += 1
-        if place == len(pieces):
-            self._timer = None
-            self._write(out + b"0\r\n\r\n" if ends else out)
-            if not ends and self._transport is not None:
-                self._transport.close()
-            self._end_stream(ends)
-            return
-        self._write(out)
-        delay = pieces[place][0] - (time.perf_counter() - start)
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(max(0.0, delay), self._go_on, pieces, place, start, b"", ends)
+    def _play_from(self, at: int, pieces: Sequence[TimedBytes], start: float, close: bool) -> None:
+        now = time.perf_counter() - start
+        due = b""
+        while at < len(pieces) and pieces[at][0] <= now + _SOON_S:
+            due += pieces[at][1]
+            at += 1
+        if at < len(pieces):
+            loop = asyncio.get_running_loop()
+            delay = max(0.0, pieces[at][0] - now)
+            self._timer = loop.call_later(delay, self._play_from, at, pieces, start, close)
+        else:
+            self._end()  # first: the client may look at the counters as soon as it has all
+        self.send(due)
+        if at == len(pieces) and close and self._transport is not None:
+            self._transport.close()
 
-    def _write(self, data: bytes) -> None:
-        if data and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
-
-    def _end_stream(self, whole: bool) -> None:
+    def _end(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._on_end is not None:
             on_end, self._on_end = self._on_end, None
-            on_end(whole)
+            on_end()

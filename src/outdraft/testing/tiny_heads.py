@@ -1,15 +1,13 @@
-"""Tiny heads for tiny models, in both layouts that public ones come in.
+"""Tiny EAGLE heads for tiny models, in both layouts of public heads.
 
     target = tiny_model(tmp_path / "target", "qwen3")
     head = tiny_head(tmp_path / "head", target)        # right 1 time in 5, or 2 (tied models)
     other = tiny_head(tmp_path / "random", target, fitted=False, layout="original")
 
-The layer is random, arranged so that a token attends to itself first; a fitted head has an
-lm_head that solves for the target's own logits over random texts of the letters F to M, which
-takes no training.
+The layer is random, but its queries resemble its keys, so that a token attends to itself first. The
+lm_head of a fitted head is a least-squares solution for the target's logits over random texts of
+the letters F to M: nothing is trained.
 """
-
-from __future__ import annotations
 
 import json
 import zlib
@@ -25,15 +23,19 @@ from outdraft.engine.kv_cache import KVCache
 from outdraft.engine.loading import load_model
 from outdraft.engine.models.head import load_head
 from outdraft.engine.models.weights import SafetensorsWeights
-from outdraft.engine.proposers.eagle import FIRST_KEY
-from outdraft.engine.runner import Batcher, Run
+from outdraft.engine.runners.eager import EagerHeadRunner
+from outdraft.engine.runners.runner import Run
 from outdraft.errors import unknown_choice
 from outdraft.modelspec import read_modelspec
 from outdraft.modelspec.head import HeadSpec, head_config
 
 LAYOUTS = ("speculators", "original")
-# What a fitted head is fitted to: texts of a few letters, which tests make texts be of.
-_TEXTS, _LENGTH, _TOKENS = 8, 256, (40, 48)
+# A head is fitted to texts of a few letters; tests use prompts of the same letters.
+_NUM_TEXTS, _LENGTH, _TOKENS = 8, 256, (40, 48)
+_SHARED = ("hidden_size", "intermediate_size", "num_heads", "num_kv_heads", "head_dim",
+           "vocab_size", "rms_eps", "rope_theta", "max_context")  # fmt: skip
+# How much wider than 1/sqrt(columns) a matrix is spread, by a part of its name.
+_GAINS = {"q_proj": 1.2, "k_proj": 1.2, "lm_head": 3.0, "o_proj": 2.0, "down_proj": 1.5}
 
 
 def tiny_head(
@@ -50,28 +52,21 @@ def tiny_head(
 ) -> Path:
     """Write a head for the tiny model in `target` into `folder` and return the folder.
 
-    Every fourth token of the target's is left out of the draft vocabulary, or none (`full_vocab`).
+    The draft vocabulary leaves out every fourth token of the target's, unless `full_vocab`.
     """
     if layout not in LAYOUTS:
         raise unknown_choice("layout", layout, LAYOUTS)
     model = read_modelspec(target)
     kept = [i for i in range(model.vocab_size) if full_vocab or i % 4 != 3]
     spec = HeadSpec(
-        hidden_size=model.hidden_size,
+        family="llama",
+        num_layers=1,
         target_hidden_size=model.hidden_size,
-        intermediate_size=model.intermediate_size,
-        num_heads=model.num_heads,
-        num_kv_heads=model.num_kv_heads,
-        head_dim=model.head_dim,
-        vocab_size=model.vocab_size,
         draft_vocab_size=len(kept),
-        rms_eps=model.rms_eps,
-        rope_theta=model.rope_theta,
-        rope_scaling=None,
         norm_before_residual=norm_before_residual,
         layer_ids=taps,
         has_embedding=own_embedding,
-        max_context=model.max_context,
+        **{name: getattr(model, name) for name in _SHARED},
     )
     tensors = _random_tensors(spec, seed)
     if not full_vocab:
@@ -96,11 +91,8 @@ def _write(folder: Path, spec: HeadSpec, tensors: dict[str, torch.Tensor], layou
             del config[key]
         config = {**layer, **config, "architectures": ["LlamaForCausalLMEagle3"]}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    save_file({name: each.contiguous() for name, each in tensors.items()}, _weights(folder))
-
-
-def _weights(folder: Path) -> Path:
-    return folder / "model.safetensors"
+    whole = {name: each.contiguous() for name, each in tensors.items()}
+    save_file(whole, folder / "model.safetensors")
 
 
 def _random_tensors(spec: HeadSpec, seed: int) -> dict[str, torch.Tensor]:
@@ -108,14 +100,12 @@ def _random_tensors(spec: HeadSpec, seed: int) -> dict[str, torch.Tensor]:
     for name, shape in spec.tensor_shapes().items():
         if name == "d2t":
             continue
-        stream = np.random.default_rng([seed, zlib.crc32(name.encode())])
-        values = stream.standard_normal(shape)
+        values = np.random.default_rng([seed, zlib.crc32(name.encode())]).standard_normal(shape)
         if len(shape) == 1:
             values = 1 + 0.1 * values
         else:
-            gain = {"q_proj": 1.2, "k_proj": 1.2, "lm_head": 3.0, "o_proj": 2.0, "down_proj": 1.5}
-            part = next((value for key, value in gain.items() if key in name), 1.0)
-            values *= part * shape[1] ** -0.5
+            gain = next((each for part, each in _GAINS.items() if part in name), 1.0)
+            values *= gain * shape[1] ** -0.5
         made[name] = torch.from_numpy(values.astype(np.float32))
     # Queries like the keys they look for: a token attends to itself first.
     attention, dim = "layers.0.self_attn", spec.head_dim
@@ -131,39 +121,27 @@ def _fitted_lm_head(
 ) -> torch.Tensor:
     """(D, H): least squares from the head's last hidden states to the target's logits."""
     model = load_model(
-        ModelFiles(target.name, target, "folder"),
+        ModelFiles(target.name, target),
         dtype="float32",
         device="cpu",
         quantization="none",
         kv_cache_bytes=1 << 20,
-        max_context=None,
         reuse_prefixes=False,
-        on_layer=lambda done, total: None,
         taps=spec.taps(2),
     )
-    head = load_head(spec, SafetensorsWeights(folder), model.runner.decoder.embedding)
+    head = load_head(spec, SafetensorsWeights(folder), model.decoder.embedding)
     size = model.pool.block_size
-    cache = KVCache(
-        1, 64, size, spec.num_kv_heads, spec.head_dim, torch.float32, torch.device("cpu")
-    )
-    batcher = Batcher(
-        cache,
-        num_heads=spec.num_heads,
-        num_kv_heads=spec.num_kv_heads,
-        windows=(None,),
-        min_rows=head.min_rows,
-        first_key=FIRST_KEY,
-    )
+    shape = (1, 64, size, spec.num_kv_heads, spec.head_dim)
+    runner = EagerHeadRunner(head, KVCache(*shape, torch.float32, torch.device("cpu")))
     table = list(range(1, 1 + -(-_LENGTH // size)))
     choose = np.random.default_rng(seed)
     inputs, wanted = [], []
-    for _ in range(_TEXTS):
+    for _ in range(_NUM_TEXTS):
         tokens = choose.integers(*_TOKENS, _LENGTH).tolist()
         result = model.runner.run([Run(tokens, 0, table, num_logits=_LENGTH)])
         assert result.features is not None
-        batch = batcher.prepare([Run(tokens[1:], 1, table, num_logits=_LENGTH - 1)])
-        rotation = head.rotation(batch.positions)
-        output = head.forward(batch, head.fuse(result.features)[:-1], cache, rotation)
+        features = runner.head.fuse(result.features)[:-1]
+        output = runner.run([Run(tokens[1:], 1, table, _LENGTH - 1, features)]).hidden
         inputs.append(torch.nn.functional.rms_norm(output, output.shape[1:], None, spec.rms_eps))
         wanted.append(result.logits[1:, kept])
     x, y = torch.cat(inputs), torch.cat(wanted)

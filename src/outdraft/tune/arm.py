@@ -1,12 +1,13 @@
 """Names: of an arm, of the proposer it is one draft length of, of a load."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
+from typing import Self
 
 from outdraft.speculation import WITH_DRAFT, Speculation
+
+FINAL, SCHEDULE = "final", "schedule"  # parts of the search under a load
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,42 +16,37 @@ class Load:
 
     concurrency: int | None = None
     rate: float | None = None
-    part: str = ""  # of the run, where that is not the search itself
+    part: str = ""  # of the search under this load, where that is not the race
+    subject: str = ""  # name of the arm that the part is about
 
     @property
     def name(self) -> str:
-        name = f"concurrency {self.concurrency}"
-        if self.concurrency is None:
-            name = f"{self.rate:g} requests/s"
-        return f"{name}, {self.part}" if self.part else name
+        is_open = self.concurrency is None
+        name = f"{self.rate:g} requests/s" if is_open else f"concurrency {self.concurrency}"
+        of_part = f"{name}, {self.part}" if self.part else name
+        return f"{of_part} of {self.subject}" if self.subject else of_part
+
+    def in_part(self, part: str, subject: str = "") -> Self:
+        """The same load under a name of its own in the journal, with requests of its own: what is
+        measured there does not change what the race measured. Parts about different arms have off
+        measured anew, beside each."""
+        return replace(self, part=part, subject=subject)
+
+    @property
+    def plan_name(self) -> str:
+        """Under which its requests are planned: the same for every subject."""
+        return replace(self, subject="").name
 
 
-def name_of(speculation: Speculation) -> str:
+def name_of(speculation: Speculation, *, has_k: bool = True) -> str:
     """E.g. "draft_model tiny k=5 int8": everything in which two arms of a run can differ."""
     if speculation.is_off:
         return "off"
-    return _name(speculation, f"k={speculation.k}")
-
-
-def proposer_name(speculation: Speculation) -> str:
-    """The same without the draft length."""
-    return "off" if speculation.is_off else _name(speculation, "")
-
-
-def by_proposer(arms: Iterable[Speculation]) -> dict[str, list[Speculation]]:
-    """Arms that differ in the draft length alone, shortest first, under their proposer's name."""
-    found: dict[str, list[Speculation]] = {}
-    for arm in sorted(arms, key=lambda each: each.k):
-        found.setdefault(proposer_name(arm), []).append(arm)
-    return found
-
-
-def _name(speculation: Speculation, k: str) -> str:
     words = [speculation.method]
     if speculation.method in WITH_DRAFT and speculation.draft:
         words.append(PurePath(speculation.draft).name)
-    if k:
-        words.append(k)
+    if has_k:
+        words.append(f"k={speculation.k}")
     if speculation.quantization != "none":
         words.append(speculation.quantization)
     if speculation.rule != "coupled":
@@ -61,3 +57,16 @@ def _name(speculation: Speculation, k: str) -> str:
     if speculation.draft_tensor_parallel_size is not None:
         words.append(f"tp={speculation.draft_tensor_parallel_size}")
     return " ".join(words)
+
+
+def proposer_name(speculation: Speculation) -> str:
+    """The same without the draft length."""
+    return name_of(speculation, has_k=False)
+
+
+def by_proposer(arms: Iterable[Speculation]) -> dict[str, list[Speculation]]:
+    """Arms that differ in the draft length alone, shortest first, under their proposer's name."""
+    members: dict[str, list[Speculation]] = {}
+    for arm in sorted(arms, key=lambda each: each.k):
+        members.setdefault(proposer_name(arm), []).append(arm)
+    return members

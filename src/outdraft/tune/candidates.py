@@ -1,135 +1,174 @@
-"""Which speculations are worth a thought: all combinations, less those that cannot be. Pure."""
-
-from __future__ import annotations
+"""Which arms are searched: all combinations of the settings, less those that cannot run."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cache
 from itertools import product
+from statistics import mode
 
-from outdraft.errors import OptionError
-from outdraft.speculation import WITH_DRAFT, Speculation
+from outdraft.backends.backend import Serving
+from outdraft.catalog import drafts_for, resolve
+from outdraft.errors import OptionError, OutdraftError, PairingError
+from outdraft.modelspec.head import is_head
+from outdraft.plan import PlanSettings, find_model, plan_memory
+from outdraft.plan.devices import Devices
+from outdraft.plan.plan import Plan
+from outdraft.speculation import MAX_K, WITH_DRAFT, Speculation
 from outdraft.tune.arm import name_of, proposer_name
-from outdraft.tune.results import Pruned
+from outdraft.tune.results import MemoryResult, Pruned
+
+_LEAST_SEQUENCES = 1.0  # full-length texts that must fit at once
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What is searched over."""
+    """What is combined."""
 
-    methods: tuple[str, ...]
+    methods: tuple[str, ...]  # (): all that the engine has
     ks: tuple[int, ...]
-    drafts: Mapping[str, tuple[str, ...]]  # method → drafts it can use
+    drafts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # that a method can use
     quantizations: tuple[str, ...] = ("none",)  # of the draft
     rules: tuple[str, ...] = ("coupled",)
-    draft_devices: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # method → how many
-
-
-@dataclass(frozen=True, slots=True)
-class Can:
-    """What the engine can do of it."""
-
-    methods: frozenset[str]
-    rules: frozenset[str]
-    quantizations: frozenset[str]
+    head_devices: tuple[int | None, ...] = (None,)  # how many a head may run on
 
 
 def enumerate_arms(
-    space: Space, can: Can, unfit: Callable[[Speculation], str | None]
+    space: Space, why_not: Callable[[Speculation], str | None]
 ) -> tuple[list[Speculation], list[Pruned]]:
-    """Every arm but off, shortest drafts first, and what was left out with the reason.
-
-    `unfit` says why a proposer is not to be tried (it does not fit into memory, …), or None.
-    """
-    if not space.ks:
-        raise OptionError("no draft length to try; give --k, e.g. 2..8")
+    """Every arm but off, shortest drafts first, and what was left out with the reason. `why_not`
+    says why a proposer cannot be tried (the engine lacks it, it does not fit, …), or None."""
     arms: list[Speculation] = []
     pruned: list[Pruned] = []
-    for proposer in _proposers(space, pruned):
-        name = proposer_name(proposer)
-        reason = _not_able(proposer, can) or unfit(proposer)
-        if reason:
-            pruned.append(Pruned(name, reason))
-            continue
-        arms += [replace(proposer, k=k) for k in sorted(set(space.ks))]
+    for method in [each for each in space.methods if each != "off"]:
+        has_draft = method in WITH_DRAFT
+        drafts = space.drafts.get(method, ()) if has_draft else (None,)
+        if not drafts:
+            pruned.append(Pruned(method, "no draft for it; name one with --draft"))
+        for draft, quantization, rule, devices in product(
+            drafts,
+            space.quantizations if has_draft else ("none",),
+            space.rules,
+            space.head_devices if method == "eagle" else (None,),
+        ):
+            own = [
+                Speculation(
+                    method, k, draft, quantization, rule, draft_tensor_parallel_size=devices
+                )
+                for k in space.ks
+            ]
+            if reason := why_not(own[-1]):
+                pruned.append(Pruned(proposer_name(own[-1]), reason))
+            else:
+                arms += own
     names = [name_of(arm) for arm in arms]
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise OptionError(f"two drafts have the same name in {twice!r}; rename one")
+        raise OptionError(f"two drafts have the same name in {mode(names)!r}; rename one")
     return arms, pruned
 
 
-def _proposers(space: Space, pruned: list[Pruned]) -> list[Speculation]:
-    largest = max(space.ks)
-    found = []
-    for method in space.methods:
-        if method == "off":
-            continue
-        if method not in WITH_DRAFT:
-            found += [Speculation(method, k=largest, rule=rule) for rule in space.rules]
-            continue
-        drafts = space.drafts.get(method, ())
-        if not drafts:
-            pruned.append(Pruned(method, "no draft for it; name one with --draft"))
-        devices = space.draft_devices.get(method, (None,))
-        found += [
-            Speculation(
-                method,
-                k=largest,
-                draft=draft,
-                quantization=quantization,
-                rule=rule,
-                draft_tensor_parallel_size=count,
-            )
-            for draft, quantization, rule, count in product(
-                drafts, space.quantizations, space.rules, devices
-            )
-        ]
-    return found
+def drafts_by_method(target: str, named: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """The drafts that were named, else those that ship for the target."""
+    drafts: dict[str, list[str]] = {"draft_model": [], "eagle": []}
+    if len(set(named)) < len(named):
+        raise OptionError(f"--draft {mode(named)} is given twice")
+    for draft in named or drafts_for(target):
+        drafts["eagle" if is_head(resolve(draft).path) else "draft_model"].append(draft)
+    return {method: tuple(each) for method, each in drafts.items()}
 
 
-def _not_able(proposer: Speculation, can: Can) -> str | None:
-    wanted = (
-        ("method", proposer.method, can.methods),
-        ("verification rule", proposer.rule, can.rules),
-        ("draft quantization", proposer.quantization, can.quantizations),
-    )
-    for what, value, able in wanted:
-        if value not in able:
-            return f"this engine has no {what} {value}; it has {', '.join(sorted(able))}"
-    return None
-
-
-def draft_devices(*, is_able: bool, target_devices: int) -> dict[str, tuple[int, ...]]:
-    """A head may run on one device or on all of its target's; a draft model has no choice."""
-    return {"eagle": (1, target_devices)} if is_able and target_devices > 1 else {}
+def head_devices(*, is_supported: bool, target_devices: int) -> tuple[int | None, ...]:
+    """A head may run on one device or on all of its target's; None leaves it to the engine."""
+    return (1, target_devices) if is_supported and target_devices > 1 else (None,)
 
 
 def parse_ks(text: str) -> tuple[int, ...]:
     """`2..8`, `3`, `2,4,8` → draft lengths."""
-    ks: set[int] = set()
-    for part in text.split(","):
-        low, dots, high = part.strip().partition("..")
-        try:
-            ks |= set(range(int(low), int(high if dots else low) + 1))
-        except ValueError:
-            ks = set()
-            break
-    if not ks or min(ks) < 1 or max(ks) > 64:
-        raise OptionError(f"--k {text!r}: draft lengths are 1 to 64; write e.g. 2..8 or 2,4,6")
-    return tuple(sorted(ks))
+    try:
+        parts = [part.partition("..") for part in text.split(",")]
+        ends = [(int(low), int(high if dots else low)) for low, dots, high in parts]
+    except ValueError:
+        ends = []
+    if not ends or not all(1 <= low <= high <= MAX_K for low, high in ends):
+        raise OptionError(f"--k {text!r}: draft lengths are 1 to {MAX_K}; write e.g. 2..8 or 2,4,6")
+    return tuple(sorted({k for low, high in ends for k in range(low, high + 1)}))
 
 
 def spread_ks(ks: Sequence[int], at_most: int) -> tuple[int, ...]:
-    """Some of them, the ends included: where each needs an engine of its own."""
+    """At most so many of them, evenly spread, the shortest and the longest included."""
     if len(ks) <= at_most:
         return tuple(ks)
-    steps = [round(place * (len(ks) - 1) / (at_most - 1)) for place in range(at_most)]
-    return tuple(ks[step] for step in steps)
+    return tuple(ks[round(i * (len(ks) - 1) / (at_most - 1))] for i in range(at_most))
 
 
-def thinned(ks: Sequence[int], tried: Sequence[int]) -> list[Pruned]:
+def pruned_ks(ks: Sequence[int], tried: Sequence[int]) -> list[Pruned]:
     """What `spread_ks` left out, for the report."""
-    left = ", ".join(str(k) for k in ks if k not in tried)
-    told = ", ".join(map(str, tried))
-    reason = f"the engine is started anew for each draft length, so only {told} are tried"
-    return [Pruned(f"k={left}", reason)] if left else []
+    left_out = ", ".join(str(k) for k in ks if k not in tried)
+    only = ", ".join(map(str, tried))
+    reason = f"the engine is started anew for each draft length, so only {only} are tried"
+    return [Pruned(f"k={left_out}", reason)] if left_out else []
+
+
+@dataclass(frozen=True, slots=True)
+class Pruner:
+    """What the plan says of a proposer before any engine is started."""
+
+    serving: Serving
+    devices: Devices | None
+
+    def unfit(self, proposer: Speculation) -> str | None:
+        """Why the proposer cannot run; None where it can, or where the plan cannot say."""
+        if proposer.method not in WITH_DRAFT:
+            return None
+        try:
+            plan = _plan(self.serving, self.devices, proposer)
+        except PairingError as error:
+            return str(error)
+        room = None if plan is None else plan.room
+        if room is None or (room.kv_cache_bytes > 0 and room.full_sequences >= _LEAST_SEQUENCES):
+            return None
+        if room.kv_cache_bytes <= 0:
+            missing = -room.kv_cache_bytes / 1e9
+            return f"it does not fit: {missing:.1f} GB are missing on the fullest device"
+        left = f"{room.kv_tokens} tokens of KV cache"
+        return f"it leaves room for {left}, less than one text of full length"
+
+    def plan(self, speculation: Speculation) -> Plan | None:
+        """None where the speculation cannot be planned."""
+        try:
+            return _plan(self.serving, self.devices, speculation)
+        except OutdraftError:
+            return None
+
+    def memory(self, speculation: Speculation) -> MemoryResult | None:
+        """For the report: where the memory goes with this speculation."""
+        plan = self.plan(speculation)
+        if plan is None:
+            return None
+        target, draft = plan.headline.target_bytes, plan.headline.draft_bytes
+        if plan.room is None or plan.devices is None:
+            note = "no device was named (--gpu), so only the weights are known"
+            return MemoryResult(target, draft, 0, 0, 0, note)
+        count, total = plan.devices.count, plan.devices.total_bytes
+        kv = max(plan.room.kv_cache_bytes, 0) * count
+        note = f"{plan.devices.name} × {count}; free is reserve and what stays unused"
+        return MemoryResult(target, draft, kv, max(total - target - draft - kv, 0), total, note)
+
+
+@cache
+def _plan(serving: Serving, devices: Devices | None, speculation: Speculation) -> Plan | None:
+    """None where a model's files cannot be read here: then the engine will say."""
+    try:
+        target = find_model(serving.target)
+        has_draft = speculation.method in WITH_DRAFT
+        draft = find_model(speculation.draft or "") if has_draft else None
+    except OutdraftError:
+        return None
+    settings = PlanSettings(
+        max_model_len=serving.max_model_len or target.spec.max_context,
+        max_num_seqs=serving.max_num_seqs or 256,
+        k=speculation.k,
+        draft_ranks=speculation.draft_tensor_parallel_size,
+        is_probabilistic=speculation.rule == "rejection",
+    )
+    quantization = None if speculation.quantization == "none" else speculation.quantization
+    return plan_memory(target, draft, devices, settings, draft_quantization=quantization)

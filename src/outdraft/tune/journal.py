@@ -1,45 +1,44 @@
 """Everything a tuning run has measured, on disk after every block.
 
-The run itself remembers nothing: what it does next follows from these entries alone. So a run
-that was killed goes on where it was, and ends as if it had never been interrupted.
+The run keeps no other state: what it measures next follows from these entries alone. So a run that
+was killed continues where it was, and ends as if it had never been interrupted.
 """
-
-from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+from outdraft.acceptance import Acceptance
 from outdraft.errors import CorruptFileError, OptionError
-from outdraft.line_file import LineFile
-from outdraft.loadgen.journal import record_to_json
-from outdraft.records import AcceptanceCounts, Record, counts_from_json, record_from_json
+from outdraft.line_file import LineFile, parse_entries, whole_lines
+from outdraft.records import Record, record_from_json, record_to_json
 
 SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One slice of the plan on one arm."""
+    """Requests of one arm in a row, under one load."""
 
     load: str
     arm: str
     block: int
-    duration_s: float  # the start of an engine included, where one was needed
+    duration_s: float  # includes the start of an engine, where one was needed
     records: tuple[Record, ...]
     problems: tuple[str, ...] = ()  # why its times are not the server's
-    counted: AcceptanceCounts | None = None  # by the server's own counters
-    step_seconds: Mapping[int, float] = field(default_factory=dict)  # tokens → seconds, if told
-    start_s: float = 0.0  # of the duration, what the start of an engine took
+    counted: Acceptance | None = None  # by the server's own counters
+    # Tokens of a step → seconds, where the engine reports them.
+    step_seconds: Mapping[int, float] = field(default_factory=dict)
+    start_s: float = 0.0  # the part of the duration that the start of an engine took
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An arm that could not be measured; it is not tried again."""
+    """An arm that could not be measured; it is not tried again, unless a `Retry` follows."""
 
     load: str
     arm: str
@@ -47,50 +46,64 @@ class Failure:
     duration_s: float
 
 
-class Journal:
-    """`header` identifies the run: a folder with another one's journal is refused."""
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """From here on, the failures before it count no more, nor does the time they took."""
+
+    arms: tuple[tuple[str, str], ...]  # (load, name of the arm) of each
+
+
+Entry = Block | Failure | Retry
+
+
+class Journal(LineFile):
+    """`header` identifies the run: a journal with another header is refused."""
 
     def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
-        self.path = path
+        super().__init__(path)
         self.blocks: dict[tuple[str, str, int], Block] = {}
         self.failures: dict[tuple[str, str], Failure] = {}
         self.is_resumed = False
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
-        self._file = LineFile(path)
         try:
             self._lock()
             self._read(json.loads(json.dumps({"schema": SCHEMA, **header})))
         except BaseException:
-            self._file.close()
+            self.close()
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._file.close()
-
-    def add(self, entry: Block | Failure) -> None:
-        """On the disk when this returns."""
-        kind = "block" if isinstance(entry, Block) else "failure"
-        self._file.append({kind: _to_json(entry)}, is_synced=True)
+    def add(self, entry: Entry) -> None:
+        """Returns when the entry is on the disk."""
+        self.append({type(entry).__name__.lower(): _to_json(entry)}, is_synced=True)
         self._keep(entry)
 
+    def retry_failed(self) -> None:
+        """Arms that failed count as not measured yet."""
+        if self.failures:
+            self.add(Retry(tuple(self.failures)))
+
     def elapsed_s(self, load: str | None = None) -> float:
-        """What the measuring has taken, in this run and those before it."""
+        """Seconds of measuring, under one load or all, before a kill and after it."""
         entries: list[Block | Failure] = [*self.blocks.values(), *self.failures.values()]
         return sum(each.duration_s for each in entries if load in (None, each.load))
 
     def of(self, load: str, arm: str) -> list[Block]:
-        found = [each for each in self.blocks.values() if (each.load, each.arm) == (load, arm)]
-        return sorted(found, key=lambda each: each.block)
+        """Blocks of one arm under one load, by number."""
+        own = [each for each in self.blocks.values() if (each.load, each.arm) == (load, arm)]
+        return sorted(own, key=lambda each: each.block)
 
-    # ------------------------------------------------------------ the file
+    def failures_at(self, load: str) -> dict[str, str]:
+        """Names of arms → why they failed under this load."""
+        return {arm: each.reason for (where, arm), each in self.failures.items() if where == load}
+
+    @property
+    def num_requests(self) -> int:
+        return sum(len(each.records) for each in self.blocks.values())
 
     def _lock(self) -> None:
-        """Until the file is closed, also by a kill: two runs at once would measure each other."""
+        """Holds until the file is closed. Two runs at once would disturb each other's times."""
         try:
-            fcntl.flock(self._file.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise OptionError(
                 f"another run is at work in {self.path.parent}; wait for its end, or give "
@@ -98,41 +111,82 @@ class Journal:
             ) from None
 
     def _read(self, header: dict[str, Any]) -> None:
-        lines = self._file.lines()
+        first = whole_lines(self.path.read_bytes())[:1]
+        # A file that is refused stays as it is, a torn end included.
+        seen = _check_header(self.path, first[0], header) if first else {}
+        lines = self.lines()
         if not lines:
-            self._file.append({**header, "started_at": self.started_at}, is_synced=True)
+            self.append({**header, "started_at": self.started_at}, is_synced=True)
             return
-        first, *rest = lines
-        self.started_at = _check_header(self.path, first, header).get("started_at", "")
-        self.is_resumed = bool(rest)
-        for number, line in enumerate(rest, 2):
-            try:
-                self._keep(_from_json(json.loads(line)))
-            except (ValueError, TypeError, KeyError, AttributeError) as error:
-                raise CorruptFileError(
-                    f"{self.path}: line {number} cannot be read ({error!r}); remove the file to "
-                    "measure anew"
-                ) from error
+        self.started_at = seen.get("started_at", "")
+        self.is_resumed = len(lines) > 1
+        for entry in parse_entries(self.path, lines, _from_json, "remove the file to measure anew"):
+            self._keep(entry)
 
-    def _keep(self, entry: Block | Failure) -> None:
-        if isinstance(entry, Block):
-            self.blocks[entry.load, entry.arm, entry.block] = entry
-        else:
-            self.failures[entry.load, entry.arm] = entry
+    def _keep(self, entry: Entry) -> None:
+        match entry:
+            case Block():
+                self.blocks[entry.load, entry.arm, entry.block] = entry
+            case Failure():
+                self.failures[entry.load, entry.arm] = entry
+            case Retry():
+                for each in entry.arms:
+                    self.failures.pop(each, None)
+
+
+def valid_blocks(blocks: Iterable[Block], before: int | None = None) -> list[Block]:
+    """Those in which the client was fit to measure, up to block number `before`."""
+    last = float("inf") if before is None else before
+    return [each for each in blocks if each.block < last and not each.problems]
+
+
+def valid_records(blocks: Iterable[Block], before: int | None = None) -> list[Record]:
+    return [record for block in valid_blocks(blocks, before) for record in block.records]
+
+
+def done_records(blocks: Iterable[Block]) -> list[Record]:
+    """Requests that succeeded."""
+    return [each for block in blocks for each in block.records if each.ok and not each.is_warmup]
+
+
+def span_ns(records: Sequence[Record]) -> int:
+    """From the time that the first one was due to the end of the last."""
+    start = min(each.scheduled_ns for each in records)
+    return max(each.last_ns or 0 for each in records) - start
+
+
+def count_drafts(blocks: Sequence[Block]) -> tuple[Acceptance, int, int]:
+    """Acceptance, and the tokens and texts it was counted over: from the answers where these
+    report rounds and positions, else from the server's counters."""
+    records = [each for block in blocks for each in block.records if not each.is_warmup]
+    reporting = [each for each in records if each.acceptance is not None]
+    acceptance = Acceptance.total(each.acceptance for each in reporting)
+    counted = [each.counted for each in blocks if each.counted is not None]
+    if counted and not has_rounds(acceptance):
+        acceptance, reporting = Acceptance.total(counted), records
+    return acceptance, sum(each.completion_tokens or 0 for each in reporting), len(reporting)
+
+
+def has_rounds(acceptance: Acceptance) -> bool:
+    """Whether rounds and positions were counted, not accepted tokens alone."""
+    return bool(acceptance.num_drafts and acceptance.accepted_per_position)
 
 
 def _check_header(path: Path, line: bytes, wanted: dict[str, Any]) -> dict[str, Any]:
     try:
-        seen: dict[str, Any] = json.loads(line)
-        same = {key: seen.get(key) for key in wanted}
-    except (ValueError, AttributeError):
+        seen: dict[str, Any] = {**json.loads(line)}  # raises for anything but an object
+        other = [key for key in seen.keys() & wanted.keys() if seen[key] != wanted[key]]
+    except (ValueError, TypeError):
         raise CorruptFileError(f"{path} is no journal; give another --out") from None
-    for key, value in wanted.items():
-        if same[key] != value:
-            raise OptionError(
-                f"{path.parent} holds a run with another {key} ({_short(same[key])}, now "
-                f"{_short(value)}); give another --out, or remove the folder to measure anew"
-            )
+    remedy = "give another --out, or remove the folder to measure anew"
+    for key in sorted(other, key=list(wanted).index):
+        raise OptionError(
+            f"{path.parent} holds a run with another {key} ({_short(seen[key])}, "
+            f"now {_short(wanted[key])}); {remedy}"
+        )
+    if missing := [key for key in wanted if key not in seen]:
+        some = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
+        raise OptionError(f"{path.parent} holds a run that does not say its {some}; {remedy}")
     return seen
 
 
@@ -141,35 +195,23 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _to_json(entry: Block | Failure) -> dict[str, Any]:
-    if isinstance(entry, Failure):
-        return asdict(entry)
-    return {
-        "load": entry.load,
-        "arm": entry.arm,
-        "block": entry.block,
-        "duration_s": entry.duration_s,
-        "start_s": entry.start_s,
-        "problems": list(entry.problems),
-        "counted": None if entry.counted is None else asdict(entry.counted),
-        "step_seconds": dict(entry.step_seconds),
-        "records": [record_to_json(each) for each in entry.records],
-    }
+def _to_json(entry: Entry) -> dict[str, Any]:
+    values = {each.name: getattr(entry, each.name) for each in fields(entry)}
+    if isinstance(entry, Block):
+        values["counted"] = None if entry.counted is None else asdict(entry.counted)
+        values["records"] = [record_to_json(each) for each in entry.records]
+    return values
 
 
-def _from_json(data: Mapping[str, Any]) -> Block | Failure:
+def _from_json(data: Mapping[str, Any]) -> Entry:
+    if "retry" in data:
+        return Retry(tuple((load, arm) for load, arm in data["retry"]["arms"]))
     if "failure" in data:
         return Failure(**data["failure"])
     values = dict(data["block"])
-    counted = values["counted"]
-    return Block(
-        load=values["load"],
-        arm=values["arm"],
-        block=values["block"],
-        duration_s=values["duration_s"],
-        records=tuple(record_from_json(each) for each in values["records"]),
-        problems=tuple(values["problems"]),
-        counted=None if counted is None else counts_from_json(counted),
-        step_seconds={int(size): each for size, each in values["step_seconds"].items()},
-        start_s=values.get("start_s", 0.0),
-    )
+    values["records"] = tuple(map(record_from_json, values["records"]))
+    values["problems"] = tuple(values["problems"])
+    values["step_seconds"] = {int(size): each for size, each in values["step_seconds"].items()}
+    if values["counted"] is not None:
+        values["counted"] = Acceptance.from_json(values["counted"])
+    return Block(**values)

@@ -1,137 +1,106 @@
-"""The verdict on the leader of a race, at preset looks and when the time is over. Pure."""
-
-from __future__ import annotations
+"""The verdict on an arm against off, from the blocks of both. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from outdraft.acceptance import Acceptance
 from outdraft.decide.evidence import Evidence
-from outdraft.decide.verdict import DONT_SHIP, INCONCLUSIVE, Verdict, decide
+from outdraft.decide.texts import Agreement, TextFinding
+from outdraft.decide.verdict import DONT_SHIP, INCONCLUSIVE, Verdict, decide, finding_on
+from outdraft.loadgen.quality import assess_arms
 from outdraft.measure.evidence import make_evidence
-from outdraft.measure.failures import failures_of
 from outdraft.speculation import MAX_K, OFF, Speculation
-from outdraft.stats import MIN_BLOCKS, Look, Zone, plan_looks, zone
+from outdraft.stats.ratios import LEVEL
+from outdraft.stats.sequential import Zone, zone
 from outdraft.tune.arm import name_of, proposer_name
-from outdraft.tune.forecast import counts_of, sum_counts
-from outdraft.tune.journal import Block
-from outdraft.tune.standing import Known, Rules, Standing, fit, records_of
+from outdraft.tune.journal import Block, count_drafts, valid_blocks, valid_records
+from outdraft.tune.rules import Rules
+from outdraft.tune.texts import texts_of
 
-_NUM_LOOKS = 4
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    evidence: Evidence
+    verdict: Verdict
+
+    def is_clear(self, margin: float) -> bool:
+        """More blocks would not change it: a decision, or a tie with off."""
+        e2e = self.evidence.e2e
+        is_tie = e2e is not None and zone(e2e, margin) is Zone.TIE
+        return self.evidence.is_valid and (self.verdict.decision != INCONCLUSIVE or is_tie)
 
 
 def judge(
-    standing: Standing,
-    blocks: Mapping[str, Sequence[Block]],
+    arm: Speculation,
+    blocks: Mapping[str, Sequence[Block]],  # of the final, by the arm's name; off's too
+    raced: Mapping[str, Sequence[Block]],  # of the race, which chose the arm
     rules: Rules,
-    number: int,
-    known: Known,
-) -> None:
-    """The verdict on the leader, at the preset looks."""
-    look = next((each for each in _looks(rules) if each.num_blocks == number), None)
-    best = standing.best
-    if look is None or best is None or not _is_enough(blocks, best, number):
-        return
-    key = (name_of(best), number, len(standing.finalists))
-    if key not in known.judged:
-        evidence = evidence_of(standing, blocks, rules, look.level, before=number)
-        known.judged[key] = evidence, _decided(evidence, best, blocks, rules, number)
-    evidence, verdict = known.judged[key]
-    standing.evidence, standing.verdict = evidence, verdict
-    is_tie = evidence.e2e is not None and zone(evidence.e2e, rules.margin) is Zone.TIE
-    if not evidence.is_valid or (verdict.decision == INCONCLUSIVE and not is_tie):
-        return
-    standing.is_clear = standing.alive == (best,)
-
-
-def judge_now(standing: Standing, blocks: Mapping[str, Sequence[Block]], rules: Rules) -> None:
-    """When the time is over: the verdict on what there is, as at the look that would have come."""
-    best = standing.best
-    number = 1 + max((each.block for each in blocks.get(name_of(OFF), ())), default=-1)
-    if best is None or not _is_enough(blocks, best, number):
-        return
-    look = next((each for each in _looks(rules) if each.num_blocks >= number), None)
-    level = 0.95 if look is None else look.level
-    standing.evidence = evidence_of(standing, blocks, rules, level)
-    standing.verdict = _decided(standing.evidence, best, blocks, rules, None)
-
-
-def _decided(
-    evidence: Evidence,
-    best: Speculation,
-    blocks: Mapping[str, Sequence[Block]],
-    rules: Rules,
-    before: int | None,
-) -> Verdict:
-    """By requests end to end; nobody who asked for something else gets it at a loss in that."""
-    verdict = decide(evidence, margin=rules.margin)
-    goal = rules.objective
-    if goal.name == "e2e" or evidence.e2e is None:
-        return verdict
-    off, own = records_of(blocks, OFF, before), records_of(blocks, best, before)
-    ratio = goal.ratio(off, own, level=evidence.e2e.level)
-    if ratio is None or ratio.low is None:
-        return verdict
-    told = f"{goal.name}: speedup {ratio.estimate:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
-    against = Zone.WIN if verdict.decision == DONT_SHIP else Zone.LOSE
-    if verdict.decision == INCONCLUSIVE or zone(ratio, rules.margin) is not against:
-        return replace(verdict, reasons=(*verdict.reasons, told))
-    told += ", against requests end to end: choose by what was promised"
-    return replace(verdict, decision=INCONCLUSIVE, ship_for=(), reasons=(*verdict.reasons, told))
-
-
-def _looks(rules: Rules) -> list[Look]:
-    return list(plan_looks(rules.max_blocks, _NUM_LOOKS))
-
-
-def _is_enough(blocks: Mapping[str, Sequence[Block]], arm: Speculation, number: int) -> bool:
-    return sum(each.block < number for each in blocks.get(name_of(arm), ())) >= MIN_BLOCKS
-
-
-def evidence_of(
-    standing: Standing,
-    blocks: Mapping[str, Sequence[Block]],
-    rules: Rules,
-    level: float,
-    before: int | None = None,
-) -> Evidence:
-    """Of the leader against off. The error is shared between the finalists, because the leader
-    was chosen by the same data."""
-    assert standing.best is not None
-    own = fit(blocks, standing.best, before)
+    text_floor: Agreement | None = None,
+) -> Judgement:
+    """By blocks that had no part in choosing the arm: the choice costs the interval nothing."""
+    own = valid_blocks(blocks.get(name_of(arm), ()))
+    off = valid_records(blocks.get(name_of(OFF), ()))
+    records = valid_records(own)
+    sent = {name_of(OFF): off, name_of(arm): records}
+    failures, few_failed = assess_arms({name: each for name, each in sent.items() if each})
     counted = [each.counted for each in own if each.counted is not None]
-    off, best = records_of(blocks, OFF, before), records_of(blocks, standing.best, before)
-    sent = {name_of(OFF): off, name_of(standing.best): best}
-    failures, few_failed = failures_of({name: each for name, each in sent.items() if each})
     evidence = make_evidence(
         off,
-        best,
-        level=1 - (1 - level) / max(len(standing.finalists), 1),
+        records,
+        level=LEVEL,
         margin=rules.margin,
         problems=failures,
         is_valid=few_failed,
         ttft_bound="ttft" in (rules.objective.slo or {}),
-        counted=sum_counts(counted) if counted else None,
+        counted=Acceptance.total(counted) if counted else None,
+        text_floor=text_floor,
+        is_lossy=arm.is_lossy,
         load=rules.load_name,
-        memory=rules.memory.get(proposer_name(standing.best)),
-        pairing=rules.pairing.get(proposer_name(standing.best)),
+        concurrency=rules.concurrency,
+        has_idle_slots=not rules.fills_slots,
+        memory=rules.memory.get(proposer_name(arm)),
+        pairing=rules.pairing.get(proposer_name(arm)),
     )
-    loss = _unquantized(standing.best, evidence, blocks)
-    return replace(evidence, unquantized_acceptance=loss)
+    texts = [each for each in (evidence.texts, texts_of(arm, raced)) if each is not None]
+    evidence = replace(
+        evidence,
+        # Texts had no part in choosing the arm, so those of the race count too.
+        texts=texts[0] + texts[1] if len(texts) == 2 else next(iter(texts), None),
+        unquantized_acceptance=_unquantized(arm, evidence, raced),
+    )
+    verdict = decide(evidence, margin=rules.margin)
+    is_other = finding_on(evidence) is TextFinding.OTHER  # whatever the objective says of times
+    if rules.objective.name != "e2e" and evidence.e2e is not None and not is_other:
+        ratio = rules.objective.ratio(off, records, level=evidence.e2e.level)
+        if ratio is not None and ratio.low is not None:
+            speedup = f"{rules.objective.name}: speedup {ratio.estimate:.2f} "
+            speedup += f"[{ratio.low:.2f}, {ratio.high:.2f}]"
+            verdict = _weighed(verdict, speedup, zone(ratio, rules.margin))
+    return Judgement(evidence, verdict)
+
+
+def _weighed(verdict: Verdict, objective: str, where: Zone) -> Verdict:
+    """Requests from end to end decide. Where the objective clearly says the opposite, nothing is
+    decided: a gain that costs the other is not shipped unasked."""
+    contrary = Zone.WIN if verdict.decision == DONT_SHIP else Zone.LOSE
+    if verdict.decision == INCONCLUSIVE or where is not contrary:
+        return replace(verdict, reasons=(*verdict.reasons, objective))
+    reason = f"{objective}, against requests end to end: choose by what was promised"
+    return replace(verdict, decision=INCONCLUSIVE, ship_for=(), reasons=(*verdict.reasons, reason))
 
 
 def _unquantized(
-    arm: Speculation, evidence: Evidence, blocks: Mapping[str, Sequence[Block]]
+    arm: Speculation, evidence: Evidence, raced: Mapping[str, Sequence[Block]]
 ) -> float | None:
-    """The acceptance that the same draft would have at full precision. It is compared at a draft
-    length that both were measured at, in the first blocks: these have the same prompts."""
+    """The acceptance rate that the same draft would have at full precision. Both are compared at a
+    draft length that both were measured at, in the first blocks, which have the same prompts."""
     if arm.quantization == "none" or evidence.acceptance is None:
         return None
     for k in range(MAX_K, 0, -1):
-        packed, full = replace(arm, k=k), replace(arm, k=k, quantization="none")
-        rates = [
-            counts_of([each for each in blocks.get(name_of(one), ()) if each.block < 2])[0].rate
-            for one in (packed, full)
-        ]
-        if rates[0] is not None and rates[1] is not None:
-            return evidence.acceptance.rate + rates[1] - rates[0]
+        quantized, full = (
+            count_drafts([each for each in raced.get(name_of(one), ()) if each.block < 2])[0].rate
+            for one in (replace(arm, k=k), replace(arm, k=k, quantization="none"))
+        )
+        if quantized is not None and full is not None:
+            return evidence.acceptance.rate + full - quantized
     return None

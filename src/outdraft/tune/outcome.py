@@ -1,89 +1,184 @@
-"""From the journal and where each race ended to Results. Pure."""
+"""Results from the journal and the final standings of the races. Pure."""
 
-from __future__ import annotations
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-
-from outdraft.measure.evidence import ratio_of
-from outdraft.measure.summary import acceptance_of, added, summarize
+from outdraft.acceptance import Acceptance
+from outdraft.measure.evidence import ratio_of, text_agreement
+from outdraft.measure.machine import describe_client
+from outdraft.measure.summary import acceptance_of, meets
 from outdraft.records import Record
 from outdraft.speculation import OFF, Speculation
-from outdraft.stats import Ratio, percentile
-from outdraft.tune.arm import Load, by_proposer, name_of, proposer_name
-from outdraft.tune.forecast import counts_of
-from outdraft.tune.journal import Block, Journal
-from outdraft.tune.objective import Objective
+from outdraft.stats.percentiles import percentile
+from outdraft.stats.ratios import LEVEL
+from outdraft.tune import results as states
+from outdraft.tune.arm import FINAL, Load, by_proposer, name_of, proposer_name
+from outdraft.tune.journal import (
+    Block,
+    Journal,
+    count_drafts,
+    done_records,
+    span_ns,
+    valid_blocks,
+    valid_records,
+)
+from outdraft.tune.race import Standing
 from outdraft.tune.results import (
-    BASELINE,
-    BEST,
-    DROPPED,
-    FAILED,
-    PREDICTED,
-    RACED,
     AcceptanceResult,
     ArmResult,
     LoadResult,
+    MemoryResult,
     PredictionResult,
-)  # fmt: skip
-from outdraft.tune.session import Finished
-from outdraft.tune.standing import Standing
+    Pruned,
+    Results,
+)
+from outdraft.tune.rules import Objective, SearchSettings
+from outdraft.tune.schedule import Schedule, schedule_results, scheduled_arm
+from outdraft.tune.texts import floor_of, texts_part
 from outdraft.workload.temperatures import temperature_band
 
 _RATIOS = ("e2e", "tpot", "ttft", "throughput", "p99")
-_ERROR = 0.05  # of all intervals of a load together
 _CLOSE = 0.15  # a prediction within this is a good one
 _FEWEST = 5  # requests of a category for percentiles
+_FEW_PROMPTS = 40  # with fewer, a few that gain by far make an interval too narrow
 
 
-def load_result(
-    arms: Sequence[Speculation], finished: Finished, journal: Journal, objective: Objective
-) -> LoadResult:
-    load, standing = finished.load, finished.standing
-    off = _records(journal, load, OFF)
-    raced = {name_of(arm) for arm in standing.finalists}
-    failure = journal.failures.get((load.name, name_of(OFF)))
-    reason = "" if failure is None else f"failed: {failure.reason}"
-    results = [_arm(OFF, BASELINE, reason, load, journal, standing, off, objective)]
-    for arm in arms:
-        state, reason = _state(arm, load, journal, standing, raced)
-        results.append(_arm(arm, state, reason, load, journal, standing, off, objective))
-    verdict = standing.verdict
-    return LoadResult(
-        name=load.name,
-        concurrency=load.concurrency,
-        rate=load.rate,
-        arms=tuple(results),
-        best=None if standing.best is None else name_of(standing.best),
-        verdict=None if verdict is None else verdict.to_json(),
+@dataclass(frozen=True, slots=True)
+class LoadOutcome:
+    """Where the race under one load ended."""
+
+    standing: Standing
+    is_out_of_time: bool  # the final ended before it had all its blocks
+    result: LoadResult
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What does not depend on measurements."""
+
+    settings: Mapping[str, Any]  # every option, as it was given
+    backend: str
+    target: str
+    pruned: tuple[Pruned, ...] = ()
+    memory: Callable[[Speculation], MemoryResult | None] = lambda speculation: None
+    warnings: tuple[str, ...] = ()
+
+
+def make_results(
+    context: RunContext,
+    settings: SearchSettings,
+    outcomes: Sequence[LoadOutcome],
+    schedule: Schedule,
+    journal: Journal,
+) -> Results:
+    main = outcomes[0]
+    best = main.standing.best or OFF
+    scheduled = scheduled_arm(best, schedule, settings)
+    return Results(
+        settings=dict(context.settings),
+        environment=describe_client(),
+        backend=context.backend,
+        target=context.target,
+        objective=settings.rules.objective.name,
+        loads=tuple(each.result for each in outcomes),
+        acceptance=acceptance_results(settings.arms, settings.loads, journal),
+        pruned=context.pruned,
+        prediction=_prediction_result(outcomes),
+        schedule=schedule,
+        scheduled=() if scheduled is None else schedule_results(scheduled, settings, journal),
+        memory=context.memory(best),
+        main_load=main.result.name,
+        started_at=journal.started_at,
+        duration_s=journal.elapsed_s(),
+        num_requests=journal.num_requests,
+        notes=(*_notes(outcomes, journal), *context.warnings),
+        is_complete=all(each.standing.is_clear or not each.is_out_of_time for each in outcomes),
     )
 
 
-def acceptance_results(
-    arms: Sequence[Speculation], loads: Sequence[Load], journal: Journal
-) -> tuple[AcceptanceResult, ...]:
-    """Of each proposer at the longest draft that was measured, over all loads."""
-    found = []
-    for members in by_proposer(arms).values():
-        for arm in reversed(members):
-            blocks = [each for load in loads for each in journal.of(load.name, name_of(arm))]
-            if blocks:
-                found += _acceptance(arm, blocks)
-                break
-    return tuple(found)
+def _notes(outcomes: Sequence[LoadOutcome], journal: Journal) -> list[str]:
+    reasons = {each.result.name: _why_unclear(each) for each in outcomes}
+    notes = [f"{name}: {reason}" for name, reason in reasons.items() if reason]
+    for each in outcomes:
+        if rivals := each.standing.alive[1:]:
+            names = ", ".join(map(name_of, rivals))
+            notes.append(f"{each.result.name}: {names} may be as good as {each.result.best}")
+    notes += _other_proposers([each.result for each in outcomes])
+    for each in outcomes:
+        failures = each.standing.failed
+        for reason in dict.fromkeys(failures.values()):
+            arms = ", ".join(arm for arm in failures if failures[arm] == reason)
+            notes.append(f"{each.result.name}: failed: {arms} ({reason})")
+    notes += [note for each in outcomes for note in _prompt_notes(each.result.name, journal)]
+    every = journal.blocks.values()
+    blocks = [each for each in every if each.load in reasons or f", {FINAL} of " in each.load]
+    if unfit := sum(bool(each.problems) for each in blocks):
+        why = "the client was not fit to measure (see the journal)"
+        notes.append(f"{unfit} of {len(blocks)} blocks are left out: {why}")
+    return notes
 
 
-def prediction_result(
-    loads: Sequence[LoadResult], calibrated: Mapping[str, Sequence[str]]
-) -> PredictionResult:
-    """Arms that a load's predictions were made from predict nothing, and are left out."""
+def _other_proposers(loads: Sequence[LoadResult]) -> list[str]:
+    """Loads where another proposer pays than the main load's: the schedule is off there."""
+    main = loads[0].best_arm
+    if main is None or not loads[0].pays_for_all:
+        return []
+    return [
+        f"{load.name}: {load.best} pays there; one server runs one proposer, so the schedule is off"
+        for load in loads[1:]
+        if load.best_arm is not None
+        and load.pays_for_all
+        and proposer_name(load.best_arm.speculation) != proposer_name(main.speculation)
+    ]
+
+
+def _prompt_notes(load: str, journal: Journal) -> list[str]:
+    """Where the final had few prompts, or ones that the race had too."""
+    every = journal.blocks.values()
+    raced = {record.prompt_id for each in every if each.load == load for record in each.records}
+    final = [
+        record.prompt_id
+        for each in every
+        if each.load.startswith(f"{load}, {FINAL} of ")
+        for record in each.records
+    ]
+    notes, distinct = [], set(final)
+    if again := distinct & raced:
+        used = f"{len(again)} of the {len(distinct)} prompts of the final were in the race too"
+        notes.append(f"{load}: {used}: the arm was chosen on them; more prompts would mend that")
+    if final and len(distinct) < min(_FEW_PROMPTS, len(final) // 2):
+        few = f"the final had {len(distinct)} different prompts"
+        notes.append(f"{load}: {few}: the interval says little about others")
+    return notes
+
+
+def _why_unclear(outcome: LoadOutcome) -> str:
+    """Empty where the answer is clear."""
+    standing = outcome.standing
+    if standing.is_clear:
+        return ""
+    if name_of(OFF) in standing.failed:
+        return "off failed, and without it nothing can be compared"
+    if standing.best is None:
+        is_over = standing.next_arms and not standing.is_profiled
+        if is_over:
+            return "the time was over before the first blocks of every proposer"
+        return "every arm but off failed"
+    if outcome.is_out_of_time:
+        return "the time was over before the answer was clear"
+    return "all blocks are spent, and the answer is not clear"
+
+
+def _prediction_result(outcomes: Sequence[LoadOutcome]) -> PredictionResult:
+    """Arms that the predictions of a load were made from are left out."""
     errors = [
         abs(arm.predicted / arm.measured.estimate - 1)
-        for load in loads
-        for arm in load.arms
+        for each in outcomes
+        for arm in each.result.arms
         if arm.predicted is not None
         and arm.measured is not None
-        and arm.name not in calibrated.get(load.name, ())
+        and arm.name not in each.standing.calibrated
     ]
     if not errors:
         return PredictionResult(0, None, None)
@@ -91,138 +186,158 @@ def prediction_result(
     return PredictionResult(len(errors), within, percentile(errors, 0.5))
 
 
-def level_of(standing: Standing) -> float:
-    """Of the verdict's intervals, and so of all that are shown: the error of 5 % is shared between
-    the looks and the arms that raced."""
-    evidence = standing.evidence
-    if evidence is None or evidence.e2e is None:
-        return 1 - _ERROR / max(len(standing.finalists), 1)
-    return evidence.e2e.level
+def load_result(
+    settings: SearchSettings, load: Load, standing: Standing, journal: Journal
+) -> LoadResult:
+    """Off and the best arm with what the final measured, where there was one; others with what the
+    race did, at a level that allows for their number."""
+    best, objective = standing.best, settings.rules.objective
+    final = load.in_part(FINAL, "" if best is None else name_of(best)).name
+    has_final = best is not None and journal.of(final, name_of(best))
+    shared = 1 - (1 - LEVEL) / max(len(standing.finalists), 1)
+
+    def result_of(arm: Speculation) -> ArmResult:
+        is_judged = bool(has_final and arm in (OFF, standing.best))
+        name, level = (final, LEVEL) if is_judged else (load.name, shared)
+        off = valid_records(journal.of(name, name_of(OFF)))
+        blocks = journal.of(name, name_of(arm))
+        return _arm_result(arm, standing, blocks, off, objective, level)
+
+    return LoadResult(
+        name=load.name,
+        concurrency=load.concurrency,
+        rate=load.rate,
+        arms=tuple(map(result_of, (OFF, *settings.arms))),
+        best=None if standing.best is None else name_of(standing.best),
+        verdict=standing.verdict,
+        text_floor=floor_of(
+            {name_of(OFF): journal.of(load.name, name_of(OFF))},
+            journal.of(texts_part(load).name, name_of(OFF)),
+        ),
+    )
 
 
-def _state(
-    arm: Speculation, load: Load, journal: Journal, standing: Standing, raced: set[str]
-) -> tuple[str, str]:
-    name = name_of(arm)
-    failure = journal.failures.get((load.name, name))
-    if failure is not None:
-        return FAILED, failure.reason
-    if standing.best is not None and name == name_of(standing.best):
-        return BEST, ""
-    if name in standing.dropped:
-        return DROPPED, standing.dropped[name]
-    if name in raced:
-        return RACED, ""
-    if name in standing.predicted:
-        ahead = sum(each > standing.predicted[name] for each in standing.predicted.values())
-        return PREDICTED, f"predicted behind {ahead} others"
-    return PREDICTED, "nothing is known of it: the run ended before"
-
-
-def _arm(
+def _arm_result(
     arm: Speculation,
-    state: str,
-    reason: str,
-    load: Load,
-    journal: Journal,
     standing: Standing,
+    blocks: Sequence[Block],
     off: Sequence[Record],
     objective: Objective,
+    level: float,
 ) -> ArmResult:
-    records = _records(journal, load, arm)
-    summary = summarize(records, objective.slo)
-    ratios: dict[str, Ratio] = {}
-    level = level_of(standing)
-    if records and state != BASELINE:
-        found = {name: ratio_of(name, off, records, level=level) for name in _RATIOS}
-        ratios = {name: ratio for name, ratio in found.items() if ratio is not None}
-    counts, _, _ = counts_of(journal.of(load.name, name_of(arm)))
-    with_times = state in (BASELINE, BEST)
-    done = [each for each in records if each.ok] if with_times else []
+    state, reason = _state(arm, standing)
+    valid, slo = valid_blocks(blocks), objective.slo
+    records, done = valid_records(valid), done_records(valid)
+    ratios = {
+        name: ratio
+        for name in (_RATIOS if records and state != states.BASELINE else ())
+        if (ratio := ratio_of(name, off, records, level=level)) is not None
+    }
+    acceptance, _, _ = count_drafts(blocks)
+    timed = done if state in (states.BASELINE, states.BEST) else []
     return ArmResult(
         name=name_of(arm),
-        speculation=asdict(arm),
+        speculation=arm,
         state=state,
         reason=reason,
         predicted=standing.predicted.get(name_of(arm)),
         measured=objective.ratio(off, records, level=level) if ratios else None,
         ratios=ratios,
-        acceptance_rate=counts.rate,
-        acceptance_length=counts.length,
-        num_requests=summary.num_requests - summary.num_errors,
-        num_errors=summary.num_errors,
-        tokens_per_s=_busy_tokens_per_s(journal.of(load.name, name_of(arm))),
-        goodput_per_s=summary.goodput_per_s,
-        ttft_ms=_ms([each.ttft_ns for each in done]),
-        tpot_ms=_ms([each.tpot_ns for each in done]),
-        e2e_ms=_ms([each.e2e_ns for each in done]),
+        acceptance_rate=acceptance.rate,
+        acceptance_length=acceptance.length,
+        num_requests=len(done),
+        num_errors=len(records) - len(done),
+        tokens_per_s=_per_s(blocks, lambda each: each.completion_tokens or 0),
+        goodput_per_s=None if slo is None else _per_s(valid, lambda each: meets(each, slo)),
+        ttft_ms=_ms(each.ttft_ns for each in timed),
+        tpot_ms=_ms(each.tpot_ns for each in timed),
+        e2e_ms=_ms(each.e2e_ns for each in timed),
+        texts=None if arm.is_off else text_agreement(off, records),
     )
 
 
-def _ms(values: Sequence[float | None]) -> tuple[float, ...]:
-    return tuple(round(value / 1e6, 3) for value in values if value is not None)
+def _state(arm: Speculation, standing: Standing) -> tuple[str, str]:
+    """What became of the arm, and why."""
+    name = name_of(arm)
+    failure = standing.failed.get(name)
+    if arm.is_off:
+        return states.BASELINE, "" if failure is None else f"failed: {failure}"
+    if failure is not None:
+        return states.FAILED, failure
+    if arm == standing.best:
+        raced = standing.measured.get(name)
+        if raced is None or standing.verdict is None:
+            return states.BEST, ""
+        return states.BEST, f"chosen at {raced.estimate:.2f}x in the race, then measured anew"
+    if name in standing.dropped:
+        return states.DROPPED, standing.dropped[name]
+    if arm in standing.finalists:
+        return states.RACED, ""
+    if name in standing.predicted:
+        ahead = sum(each > standing.predicted[name] for each in standing.predicted.values())
+        return states.PREDICTED, f"{ahead} others were predicted faster"
+    return states.PREDICTED, "nothing is known of it: the run ended before"
 
 
-def _busy_tokens_per_s(blocks: Sequence[Block]) -> float | None:
-    """Over the blocks themselves: between them others had the machine."""
-    tokens = spent = 0
-    for block in blocks:
-        done = [each for each in block.records if each.ok]
-        if done:
-            tokens += sum(each.completion_tokens or 0 for each in done)
-            start = min(each.scheduled_ns for each in done)
-            spent += max(each.last_ns or 0 for each in done) - start
-    return tokens / spent * 1e9 if spent else None
+def _ms(nanoseconds: Iterable[float | None]) -> tuple[float, ...]:
+    return tuple(round(value / 1e6, 3) for value in nanoseconds if value is not None)
 
 
-def _records(journal: Journal, load: Load, arm: Speculation) -> list[Record]:
-    blocks = journal.of(load.name, name_of(arm))
-    return [each for block in blocks if not block.problems for each in block.records]
+def _per_s(blocks: Sequence[Block], count: Callable[[Record], int]) -> float | None:
+    """Over the time of the arm's own blocks: between them others had the machine."""
+    spent = sum(span_ns(done) for block in blocks if (done := done_records([block])))
+    return sum(map(count, done_records(blocks))) / spent * 1e9 if spent else None
 
 
-def _acceptance(arm: Speculation, blocks: Sequence[Block]) -> list[AcceptanceResult]:
-    records = [each for block in blocks for each in block.records if each.ok]
-    counts, num_tokens, num_texts = counts_of(blocks)
+def acceptance_results(
+    arms: Sequence[Speculation], loads: Sequence[Load], journal: Journal
+) -> tuple[AcceptanceResult, ...]:
+    """Of each proposer at the longest draft that was measured, over all loads."""
+    results = []
+    for members in by_proposer(arms).values():
+        for arm in reversed(members):
+            blocks = [each for load in loads for each in journal.of(load.name, name_of(arm))]
+            if blocks:
+                results.append(_acceptance_result(arm, blocks))
+                break
+    return tuple(filter(None, results))
+
+
+def _acceptance_result(arm: Speculation, blocks: Sequence[Block]) -> AcceptanceResult | None:
+    records = done_records(blocks)
+    counts, num_tokens, num_texts = count_drafts(blocks)
     whole = acceptance_of(records, counts)
     if whole is None:
-        return []
+        return None
     by_band: dict[str, list[Record]] = {}
     by_category: dict[str, list[float]] = {}
     for each in records:
-        if each.acceptance is None or each.acceptance.rate is None:
-            continue
-        by_band.setdefault(temperature_band(each.temperature), []).append(each)
-        by_category.setdefault(each.category, []).append(each.acceptance.rate)
-    steps = num_tokens - num_texts - counts.num_accepted_tokens
-    return [
-        AcceptanceResult(
-            name=proposer_name(arm),
-            k=arm.k,
-            rate=whole.rate,
-            length=whole.length,
-            per_position=_survival(records) or whole.per_position,
-            per_position_by_temperature={
-                band: _survival(members) for band, members in sorted(by_band.items())
-            },
-            by_category={name: _percentiles(each) for name, each in sorted(by_category.items())},
-            by_temperature=dict(whole.by_temperature),
-            num_requests=whole.num_requests or len(records),
-            share_drafted=counts.num_drafts / steps if 0 < counts.num_drafts <= steps else None,
-            num_by_category={name: len(each) for name, each in sorted(by_category.items())},
-            num_by_temperature={band: len(each) for band, each in sorted(by_band.items())},
-        )
-    ]
+        if each.acceptance is not None and each.acceptance.rate is not None:
+            by_band.setdefault(temperature_band(each.temperature), []).append(each)
+            by_category.setdefault(each.category, []).append(each.acceptance.rate)
+    steps = counts.num_steps(num_tokens, num_texts)
+    return AcceptanceResult(
+        name=proposer_name(arm),
+        k=arm.k,
+        rate=whole.rate,
+        length=whole.length,
+        per_position=_survival(records) or whole.per_position,
+        per_position_by_temperature={
+            band: _survival(members) for band, members in sorted(by_band.items())
+        },
+        by_category={name: _percentiles(each) for name, each in sorted(by_category.items())},
+        by_temperature=dict(whole.by_temperature),
+        num_requests=whole.num_requests or len(records),
+        share_drafted=counts.num_drafts / steps if 0 < counts.num_drafts <= steps else None,
+        num_by_category={name: len(each) for name, each in sorted(by_category.items())},
+        num_by_temperature={band: len(each) for band, each in sorted(by_band.items())},
+    )
 
 
 def _survival(records: Sequence[Record]) -> tuple[float, ...]:
-    """Share of all rounds in which each place was accepted: falls with the place."""
-    counts = added(records)
-    if not counts.num_drafts:
-        return ()
-    return tuple(each / counts.num_drafts for each in counts.accepted_per_position)
+    return Acceptance.total(each.acceptance for each in records).survival_per_position
 
 
 def _percentiles(rates: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    if len(rates) < _FEWEST:
-        return None, percentile(rates, 0.5), None
-    return percentile(rates, 0.1), percentile(rates, 0.5), percentile(rates, 0.9)
+    low, high = (percentile(rates, q) if len(rates) >= _FEWEST else None for q in (0.1, 0.9))
+    return low, percentile(rates, 0.5), high

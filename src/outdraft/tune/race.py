@@ -1,225 +1,239 @@
-"""What to measure next under one load, from what was measured so far. Pure.
+"""The race under one load: which arm is the best, and what to measure next to find out.
 
-First every proposer at its longest draft (and, where nobody tells what steps cost, at a short
-one), beside off: that predicts all arms. Then the best of the predictions run in blocks beside
-off. After each block it is worked out anew what is believed of every arm (`belief.py`): the leader
-runs on, and beside it those that might still be better by more than matters, also ones that have
-not run yet. When there are none, the leader runs against off until the verdict is clear. Only those
-race for which there is time to be judged (`time_left.py`).
+First the profile: off, every proposer at its longest draft and, where the engine does not report
+step costs, at a short one. That predicts all arms (`prediction.py`). A proposer that is far behind
+after its first block gets no more. Then arms run in blocks beside off. Before each block,
+predictions and all blocks together say what is believed of every arm (`belief.py`): the leader runs
+on, and with it those that may still be better by more than matters, also ones that have not run
+yet. Without such rivals the race is over. The leader is judged in the final, on other requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from math import log
+from typing import Any, TypeVar
 
+from outdraft.decide.evidence import Evidence
+from outdraft.decide.verdict import Verdict
 from outdraft.speculation import OFF, Speculation
+from outdraft.stats.ratios import Ratio
 from outdraft.tune.arm import by_proposer, name_of, proposer_name
-from outdraft.tune.belief import believe, expected
-from outdraft.tune.forecast import forecast
-from outdraft.tune.journal import Block
-from outdraft.tune.judging import judge
-from outdraft.tune.standing import Known, Rules, Standing, fit, ratio_between
-from outdraft.tune.time_left import TimeLeft
+from outdraft.tune.belief import believe, expected_speedups
+from outdraft.tune.journal import Block, valid_blocks, valid_records
+from outdraft.tune.prediction import predict
+from outdraft.tune.rules import Rules
 
 _EARLY_BLOCKS = 3  # an arm with fewer does not lead
-_SAME = 0.03  # arms within this of each other are as good as each other
-_LUCK = 1.5  # standard deviations within which an arm might be better than is believed
-_FEW_DRAWS = 2  # where only the estimate is wanted
+_SAME = 0.03  # arms within this of each other are equally good
+_LUCK = 1.5  # standard deviations by which an arm may be better than believed
+_FAR_BEHIND = 0.7  # of the best prediction: a proposer below it is measured no further
+
+T = TypeVar("T")
+ArmBlocks = Mapping[str, Sequence[Block]]  # name of an arm, off included → its blocks in order
+# What was computed for earlier standings of the same race. Blocks never change once they are in the
+# journal, so it stays valid while blocks are added.
+RaceCache = dict[tuple[object, ...], Any]
 
 
-def stand(
-    arms: Sequence[Speculation],
-    blocks: Mapping[str, Sequence[Block]],  # name of an arm, off too → its blocks in order
-    failed: Mapping[str, str],
-    rules: Rules,
-    known: Known,
-    left_s: float | None = None,
-) -> Standing:
-    """Where the race stands, and what it needs next.
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a race stands: everything that follows from its blocks."""
 
-    `known` is filled, and makes the next call quick. `left_s` is the time there is, if limited.
-    """
-    standing = Standing(failed=dict(failed))
-    able = [arm for arm in arms if name_of(arm) not in failed]
-    # One that failed later has told what its first blocks have told.
-    told = [
-        each for each in arms if len(_first(blocks, each, rules.num_profile)) == rules.num_profile
-    ]
-    usable = [arm for arm in arms if arm in able or arm in told]
-    profiled = _profiled(usable, blocks)
-    standing.calibrated = tuple(map(name_of, profiled))
-    for number in range(rules.num_profile):
-        missing = _missing((OFF, *profiled), blocks, failed, number)
-        if missing:
-            standing.next_arms, standing.next_block = missing, number
-            return standing
-    early = {name_of(arm): _first(blocks, arm, rules.num_profile) for arm in (OFF, *profiled)}
-    off = early.pop(name_of(OFF))
-    key = (tuple(map(name_of, usable)), standing.calibrated)
-    if key not in known.predicted:
-        known.predicted[key] = forecast(usable, off, early, rules.objective.name)
-    standing.forecast = standing.predicted = known.predicted[key]
-    standing.is_profiled = True
-    for number in range(rules.num_profile, rules.max_blocks + 1):
-        time = None
-        if left_s is not None and not _is_past(blocks, number):
-            time = TimeLeft.before(number, blocks, left_s)
-        _choose(standing, able, blocks, rules, number, known, time)
-        judge(standing, blocks, rules, number, known)
-        if standing.is_clear or number == rules.max_blocks or not standing.alive:
-            return standing
-        if _is_past(blocks, number):  # who ran then was decided then
-            continue
-        racing = standing.alive if time is None else time.enough_for(standing.alive)
-        missing = _missing((OFF, *racing), blocks, failed, number)
-        if missing:
-            standing.next_arms, standing.next_block = missing, number
-            return standing
-    raise AssertionError("the last block returns")
+    forecast: Mapping[str, float] = field(default_factory=dict)  # speedups, from the profile alone
+    # The same, corrected by blocks of other arms since; never by the arm's own.
+    predicted: Mapping[str, float] = field(default_factory=dict)
+    calibrated: tuple[str, ...] = ()  # arms that the predictions were made from
+    is_profiled: bool = False  # the profile is complete, whether or not it could predict
+    finalists: tuple[Speculation, ...] = ()  # those that have raced
+    measured: Mapping[str, Ratio] = field(default_factory=dict)  # the same, over off
+    dropped: Mapping[str, str] = field(default_factory=dict)  # name → why it races no longer
+    failed: Mapping[str, str] = field(default_factory=dict)  # name → why
+    alive: tuple[Speculation, ...] = ()  # those that race now, the leader first
+    best: Speculation | None = None  # the leader
+    evidence: Evidence | None = None  # on the leader, from the final
+    verdict: Verdict | None = None
+    next_arms: tuple[Speculation, ...] = ()  # in this order; () when the race is over
+    next_block: int = 0
+    is_clear: bool = False  # the verdict would not change with more blocks
 
 
-def _profiled(
-    usable: Sequence[Speculation], blocks: Mapping[str, Sequence[Block]]
-) -> list[Speculation]:
-    """The longest draft of every proposer; a short one too where step costs are not told."""
-    told = any(each.step_seconds for each in blocks.get(name_of(OFF), ()))
-    chosen = []
-    for members in by_proposer(usable).values():
-        chosen.append(members[-1])
-        if not told and len(members) > 2 and blocks.get(name_of(OFF)):
-            chosen.append(members[len(members) // 3])
-    return chosen
-
-
-def _is_past(blocks: Mapping[str, Sequence[Block]], number: int) -> bool:
-    return any(each.block > number for own in blocks.values() for each in own)
-
-
-def _missing(
-    arms: Sequence[Speculation],
-    blocks: Mapping[str, Sequence[Block]],
-    failed: Mapping[str, str],
-    number: int,
-) -> tuple[Speculation, ...]:
-    """Those without block `number`. Who goes first changes from block to block."""
-    have = {
-        name_of(arm)
-        for arm in arms
-        if any(each.block == number for each in blocks.get(name_of(arm), ()))
+def _far_behind(arms: Sequence[Speculation], predicted: Mapping[str, float]) -> list[Speculation]:
+    """All arms of proposers whose best one is predicted far behind the best of all. Of a proposer
+    without a prediction nothing bad is known."""
+    proposers = by_proposer(arms)
+    best = {
+        name: max(predicted.get(name_of(arm), 0.0) for arm in members)
+        for name, members in proposers.items()
     }
-    left = [arm for arm in arms if name_of(arm) not in have and name_of(arm) not in failed]
-    return tuple(left if number % 2 == 0 else left[::-1])
+    least = _FAR_BEHIND * max(best.values(), default=0.0)
+    return [arm for name, own in proposers.items() if 0 < best[name] < least for arm in own]
 
 
-def _first(blocks: Mapping[str, Sequence[Block]], arm: Speculation, count: int) -> list[Block]:
-    return [each for each in blocks.get(name_of(arm), ()) if each.block < count]
+@dataclass(frozen=True)
+class Race:
+    """Built from the blocks of a load and its rules. The same blocks give the same standing."""
 
+    arms: Sequence[Speculation]
+    blocks: ArmBlocks
+    failed: Mapping[str, str]  # name of an arm → why
+    rules: Rules
+    cache: RaceCache = field(default_factory=dict)
 
-def _choose(
-    standing: Standing,
-    able: Sequence[Speculation],
-    blocks: Mapping[str, Sequence[Block]],
-    rules: Rules,
-    number: int,
-    known: Known,
-    time: TimeLeft | None,
-) -> None:
-    """Who leads after the blocks before `number`, and who races in it."""
-    raced = [arm for arm in able if _later(blocks, arm, rules, number)]
-    for arm in raced:
-        ratio = ratio_between(OFF, arm, blocks, rules, number, known)
-        if ratio is not None:
-            standing.measured[name_of(arm)] = ratio
-    # Where nothing could be predicted, all are as good as off until they are measured.
-    forecast = standing.forecast or dict.fromkeys(map(name_of, able), 1.0)
-    held = [arm for arm in able if name_of(arm) in forecast]
-    if not held:
-        _lead(standing, None)
-        return
-    told = (
-        {name_of(arm): forecast[name_of(arm)] for arm in held},
-        {name_of(arm): proposer_name(arm) for arm in held},
-        {name_of(arm): _gains(arm, blocks, rules, number, known) for arm in raced},
-    )
-    belief = believe(*told)
-    if standing.forecast:
-        standing.predicted = {**standing.forecast, **expected(belief, *told)}
-    ranked = sorted(held, key=lambda arm: (-belief.of(name_of(arm)), arm.k))
-    seasoned = [arm for arm in ranked if len(_later(blocks, arm, rules, number)) >= _EARLY_BLOCKS]
-    leader = (seasoned or ranked)[0]
-    if time is not None and not time.is_enough_for(leader):
-        # Of those that might be as good, one that can be judged is worth more.
-        judgeable = [
+    @cached_property
+    def _running(self) -> list[Speculation]:
+        return [arm for arm in self.arms if name_of(arm) not in self.failed]
+
+    def standing(self) -> Standing:
+        # An arm that failed after its profile still predicts.
+        usable = [arm for arm in self.arms if arm in self._running or self._profile_of(arm)]
+        profiled = self._to_profile(usable)
+        standing = Standing(failed=self.failed, calibrated=tuple(map(name_of, profiled)))
+        for number in range(self.rules.num_profile):
+            going_on = profiled if number == 0 else self._promising(usable, profiled)
+            if missing := self._missing((OFF, *going_on), number):
+                return replace(standing, next_arms=missing, next_block=number)
+        forecast = self._forecast(usable, profiled, self.rules.num_profile)
+        standing = replace(standing, forecast=forecast, predicted=forecast, is_profiled=True)
+        for number in range(self.rules.num_profile, self.rules.max_blocks + 1):
+            is_past = any(each.block > number for own in self.blocks.values() for each in own)
+            standing = self._led(standing, number)
+            if not standing.alive:
+                break
+            if is_past or number == self.rules.max_blocks:
+                continue  # who ran in a past block was decided then
+            if len(standing.alive) == 1:
+                break
+            if missing := self._missing((OFF, *standing.alive), number):
+                return replace(standing, next_arms=missing, next_block=number)
+        return standing
+
+    def _to_profile(self, usable: Sequence[Speculation]) -> list[Speculation]:
+        """The longest draft of every proposer; also a short one without reported step costs."""
+        off = self._of(OFF)
+        has_costs = any(each.step_seconds for each in off)
+        chosen = []
+        for members in by_proposer(usable).values():
+            chosen.append(members[-1])
+            if off and not has_costs and len(members) > 2:
+                chosen.append(members[len(members) // 3])
+        return chosen
+
+    def _promising(
+        self, usable: Sequence[Speculation], profiled: Sequence[Speculation]
+    ) -> list[Speculation]:
+        """Those whose proposer is not far behind the best one after the first block."""
+        # One that failed, or writes other texts, sets no standard.
+        behind = _far_behind(self._running, self._forecast(usable, profiled, 1))
+        return [arm for arm in profiled if arm not in behind]
+
+    def _forecast(
+        self, usable: Sequence[Speculation], profiled: Sequence[Speculation], num_blocks: int
+    ) -> dict[str, float]:
+        """From the first blocks of the profile."""
+        first = {name_of(arm): self._profile_of(arm, num_blocks) for arm in (OFF, *profiled)}
+        off, objective = first.pop(name_of(OFF)), self.rules.objective.name
+        return self._once(
+            ("forecast", tuple(usable), tuple(profiled), num_blocks),
+            lambda: predict(usable, off, first, objective),
+        )
+
+    def _profile_of(self, arm: Speculation, num_blocks: int | None = None) -> list[Block]:
+        first = self.rules.num_profile if num_blocks is None else num_blocks
+        return [each for each in self._of(arm) if each.block < first]
+
+    def _missing(self, arms: Sequence[Speculation], number: int) -> tuple[Speculation, ...]:
+        """Those that have no block `number` yet. Who goes first alternates from block to block."""
+        left = [
             arm
-            for arm in seasoned
-            if time.is_enough_for(arm)
-            and belief.might_lead_by(name_of(arm), name_of(leader), _LUCK) > 0
+            for arm in arms
+            if name_of(arm) not in self.failed
+            and all(each.block != number for each in self._of(arm))
         ]
-        leader = (judgeable or [leader])[0]
-    _lead(standing, leader)
-    rivals = [
-        arm
-        for arm in ranked
-        if arm != leader
-        and belief.might_lead_by(name_of(arm), name_of(leader), _LUCK) > log(1 + _SAME)
-    ]
-    standing.alive = (leader, *rivals)[: rules.max_finalists]
-    standing.finalists = tuple(raced)
-    standing.dropped = {
-        name_of(arm): _why_dropped(arm, leader, blocks, rules, number, known)
-        for arm in raced
-        if arm not in standing.alive
-    }
+        return tuple(left if number % 2 == 0 else left[::-1])
 
+    def _led(self, standing: Standing, number: int) -> Standing:
+        """Who leads after the blocks before `number`, and who races in it."""
+        raced = [arm for arm in self._running if self._race_blocks(arm, number)]
+        ratios = {name_of(arm): self._ratio(OFF, arm, number) for arm in raced}
+        measured = {name: each for name, each in ratios.items() if each is not None}
+        standing = replace(standing, measured={**standing.measured, **measured})
+        # Without predictions every arm is taken to be as good as off until it is measured.
+        forecast = standing.forecast or dict.fromkeys(map(name_of, self._running), 1.0)
+        candidates = [arm for arm in self._running if name_of(arm) in forecast]
+        if not candidates:
+            return standing
+        first = {name_of(arm): forecast[name_of(arm)] for arm in candidates}
+        proposers = {name_of(arm): proposer_name(arm) for arm in candidates}
+        gains = {name_of(arm): self._gains(arm, number) for arm in raced}
+        belief = believe(first, proposers, gains)
 
-def _why_dropped(
-    arm: Speculation,
-    leader: Speculation,
-    blocks: Mapping[str, Sequence[Block]],
-    rules: Rules,
-    number: int,
-    known: Known,
-) -> str:
-    lead = ratio_between(arm, leader, blocks, rules, number, known)
-    said = f"hardly better than {name_of(leader)} by more than {100 * _SAME:.0f} %"
-    if lead is None:
-        return said
-    interval = "" if lead.low is None else f" [{lead.low:.2f}, {lead.high:.2f}]"
-    return f"{said}, which is {lead.estimate:.2f}x{interval} of it after {lead.num_blocks} blocks"
+        ranked = sorted(candidates, key=lambda arm: (-belief.of(name_of(arm)), arm.k))
+        seasoned = [arm for arm in ranked if len(self._race_blocks(arm, number)) >= _EARLY_BLOCKS]
+        leader = (seasoned or ranked)[0]
+        rivals = [
+            arm
+            for arm in ranked
+            if arm != leader
+            and belief.might_lead_by(name_of(arm), name_of(leader), _LUCK) > log(1 + _SAME)
+        ]
+        alive = (leader, *rivals)[: self.rules.max_finalists]
+        if standing.forecast:
+            corrected = expected_speedups(belief, first, proposers, gains)
+            standing = replace(standing, predicted={**standing.forecast, **corrected})
+        return replace(
+            standing,
+            best=leader,
+            alive=alive,
+            finalists=tuple(raced),
+            dropped={
+                name_of(arm): self._why_dropped(arm, leader, number)
+                for arm in raced
+                if arm not in alive
+            },
+        )
 
+    def _why_dropped(self, arm: Speculation, leader: Speculation, number: int) -> str:
+        reason = f"unlikely to beat {name_of(leader)} by more than {100 * _SAME:.0f} %"
+        if (lead := self._ratio(arm, leader, number)) is None:
+            return reason
+        interval = "" if lead.low is None else f" [{lead.low:.2f}, {lead.high:.2f}]"
+        measured = f"{lead.estimate:.2f}x{interval} of it after {lead.num_blocks} blocks"
+        return f"{reason}, which is {measured}"
 
-def _gains(
-    arm: Speculation,
-    blocks: Mapping[str, Sequence[Block]],
-    rules: Rules,
-    number: int,
-    known: Known,
-) -> dict[int, float]:
-    """Logarithms of what each block said alone. The first ones made the predictions already."""
-    off = {each.block: each for each in _later(blocks, OFF, rules, number)}
-    found = {}
-    for block in _later(blocks, arm, rules, number):
-        key = (name_of(arm), block.block)
-        if key not in known.gains and block.block in off:
-            base = off[block.block].records
-            ratio = rules.objective.ratio(base, block.records, draws=_FEW_DRAWS)
-            known.gains[key] = None if ratio is None else log(ratio.estimate)
-        gain = known.gains.get(key)
-        if gain is not None:
-            found[block.block] = gain
-    return found
+    def _of(self, arm: Speculation) -> Sequence[Block]:
+        return self.blocks.get(name_of(arm), ())
 
+    def _race_blocks(self, arm: Speculation, number: int) -> list[Block]:
+        """Valid blocks before `number` and after the profile, which made the predictions."""
+        own = valid_blocks(self._of(arm), number)
+        return [each for each in own if each.block >= self.rules.num_profile]
 
-def _later(
-    blocks: Mapping[str, Sequence[Block]], arm: Speculation, rules: Rules, number: int
-) -> list[Block]:
-    """Behind those of the first part."""
-    return [each for each in fit(blocks, arm, number) if each.block >= rules.num_profile]
+    def _ratio(self, baseline: Speculation, candidate: Speculation, number: int) -> Ratio | None:
+        """Over the blocks before `number`."""
 
+        def compute() -> Ratio | None:
+            base, own = (valid_records(self._of(arm), number) for arm in (baseline, candidate))
+            return self.rules.objective.ratio(base, own)
 
-def _lead(standing: Standing, leader: Speculation | None) -> None:
-    """A verdict on the one that led before says nothing of this one."""
-    if leader != standing.best:
-        standing.evidence = standing.verdict = None
-    standing.best = leader
+        return self._once(("ratio", baseline, candidate, number), compute)
+
+    def _gains(self, arm: Speculation, number: int) -> dict[int, float]:
+        """Block → logarithm of the speedup in it alone."""
+        off = {each.block: each.records for each in self._race_blocks(OFF, number)}
+        own = {each.block: each.records for each in self._race_blocks(arm, number)}
+        ratio = self.rules.objective.ratio
+        ratios = {
+            block: self._once(("gain", arm, block), partial(ratio, off[block], own[block]))
+            for block in own.keys() & off.keys()
+        }
+        return {block: log(each.estimate) for block, each in ratios.items() if each is not None}
+
+    def _once(self, key: tuple[object, ...], compute: Callable[[], T]) -> T:
+        """From the cache, or computed now."""
+        if key not in self.cache:
+            self.cache[key] = compute()
+        value: T = self.cache[key]
+        return value

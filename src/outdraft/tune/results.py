@@ -1,25 +1,26 @@
-"""What a tuning run found: plain values, versioned JSON. Reports and configs are made from this.
-
-A speedup is over off under the same load; above 1 the arm is better.
-"""
-
-from __future__ import annotations
+"""The results of a tuning run: plain values, versioned JSON. Reports and configurations are made
+from them. A speedup is over off under the same load; above 1 the arm is better."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from itertools import repeat
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
+from outdraft.decide.texts import Agreement, TextFinding, judge_texts
+from outdraft.decide.verdict import SHIP, SHIP_FOR, Verdict
 from outdraft.errors import OptionError
-from outdraft.stats import Ratio
+from outdraft.speculation import Speculation
+from outdraft.stats.ratios import Ratio
 
 SCHEMA = 1
 
 # What became of an arm under a load, in the order of tables.
 BASELINE = "baseline"  # off: what all others are measured against
-BEST = "best"  # of those that raced, by all that is known (it may still lose against off)
+BEST = "best"  # of those that raced; it may still lose against off
 RACED = "raced"  # measured to the end
-DROPPED = "dropped"  # measured, and hardly better than the best by more than matters
-PREDICTED = "predicted"  # not measured: its prediction was behind
+DROPPED = "dropped"  # measured, and unlikely to beat the best by more than matters
+PREDICTED = "predicted"  # not measured: others were predicted to be better
 FAILED = "failed"  # crashed, ran out of memory, did not speculate
 STATES = (BASELINE, BEST, RACED, DROPPED, PREDICTED, FAILED)
 
@@ -29,7 +30,7 @@ class ArmResult:
     """One speculation under one load."""
 
     name: str  # e.g. "draft_model smollm2-135m-draft k=5 int8"
-    speculation: Mapping[str, Any]  # Speculation's own keys
+    speculation: Speculation
     state: str
     reason: str = ""  # why it was dropped, why it failed
     predicted: float | None = None  # speedup, from the first blocks and other arms' later ones
@@ -44,6 +45,12 @@ class ArmResult:
     ttft_ms: tuple[float, ...] = ()  # of every request; off and best only
     tpot_ms: tuple[float, ...] = ()
     e2e_ms: tuple[float, ...] = ()
+    texts: Agreement | None = None  # with off's
+
+    @property
+    def speedup(self) -> float | None:
+        """Measured, or predicted where the arm was not measured."""
+        return self.predicted if self.measured is None else self.measured.estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,55 @@ class LoadResult:
     rate: float | None
     arms: tuple[ArmResult, ...]
     best: str | None  # name of an arm; None where nothing could be measured
-    verdict: Mapping[str, Any] | None  # of best against off: Verdict.to_json()
+    verdict: Verdict | None  # of best against off
+    text_floor: Agreement | None = None  # of off's texts and its own, sent again
+
+    def finding_on(self, arm: ArmResult) -> TextFinding:
+        """Whether the arm writes off's text."""
+        is_lossy = arm.speculation.is_lossy
+        return TextFinding.NONE if is_lossy else judge_texts(arm.texts, self.text_floor)
+
+    @property
+    def text_warning(self) -> str:
+        """That the best arm does not write off's text, or may not; else empty."""
+        arm = self.best_arm
+        words = {TextFinding.OTHER: "writes other texts", TextFinding.DOUBTFUL: "may write others"}
+        return "" if arm is None else words.get(self.finding_on(arm), "")
+
+    @property
+    def best_arm(self) -> ArmResult | None:
+        return next((arm for arm in self.arms if arm.name == self.best), None)
+
+    @property
+    def measured(self) -> Ratio | None:
+        """The speedup of the best arm over off."""
+        return None if self.best_arm is None else self.best_arm.measured
+
+    @property
+    def off(self) -> ArmResult | None:
+        """The baseline; None where it failed."""
+        return next((arm for arm in self.arms if arm.state == BASELINE), None)
+
+    @property
+    def pays_for_all(self) -> bool:
+        """Whether speculation may be on for everything that a server gets. Where only parts of the
+        traffic win (SHIP FOR), the whole of it must win too."""
+        decision = None if self.verdict is None else self.verdict.decision
+        if decision != SHIP_FOR or self.best_arm is None:
+            return decision == SHIP
+        whole = self.best_arm.ratios.get("e2e")
+        return whole is not None and whole.low is not None and whole.low > 1
+
+    @property
+    def routing_advice(self) -> str:
+        """Which parts of the traffic should go to a server of their own, in one line: engines
+        cannot switch by category. Empty where there are none."""
+        if self.verdict is None or self.verdict.decision != SHIP_FOR:
+            return ""
+        parts = ", ".join(self.verdict.ship_for)
+        if self.pays_for_all:
+            return f"this mix wins as a whole, the most with {parts}; the rest may lose"
+        return f"route {parts} to a server with it; for mixed traffic it stays off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +119,7 @@ class AcceptanceResult:
     k: int
     rate: float
     length: float | None
-    per_position: tuple[float, ...]  # share of rounds in which that place was accepted
+    per_position: tuple[float, ...]  # share of rounds that accepted this position
     per_position_by_temperature: Mapping[str, tuple[float, ...]]
     # category → P10, P50, P90 over its requests; None: too few
     by_category: Mapping[str, tuple[float | None, float | None, float | None]]
@@ -82,6 +137,12 @@ class ScheduleResult:
     load: str
     measured: Ratio | None  # speedup in the objective
     reason: str = ""  # why it failed
+
+    @property
+    def is_worse(self) -> bool:
+        """It failed, or surely lost against off."""
+        high = None if self.measured is None else self.measured.high
+        return bool(self.reason) or (high is not None and high < 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +184,14 @@ class Results:
     pruned: tuple[Pruned, ...]
     prediction: PredictionResult
     schedule: tuple[tuple[int, int, int], ...] = ()  # (from, to, k) by requests running; 0: off
-    scheduled: tuple[ScheduleResult, ...] = ()  # what it gave, where that was measured
+    scheduled: tuple[ScheduleResult, ...] = ()  # the schedule, where it was measured
     memory: MemoryResult | None = None
     main_load: str = ""  # the load whose verdict is the headline
     started_at: str = ""
     duration_s: float = 0.0
     num_requests: int = 0  # measured ones, all arms and loads
     notes: tuple[str, ...] = ()
-    is_complete: bool = (
-        True  # False: the budget ended before all was clear: a verdict, or which arm is the best
-    )
+    is_complete: bool = True  # False: the budget ended before a verdict or the best arm was clear
 
     @property
     def main(self) -> LoadResult | None:
@@ -149,42 +208,25 @@ def results_from_json(data: Mapping[str, Any]) -> Results:
         raise OptionError(
             f"no results of a tuning run: {seen}; this version reads kind 'tune', schema {SCHEMA}"
         )
-    values = {each.name: data[each.name] for each in fields(Results) if each.name in data}
-    values["loads"] = tuple(_load(each) for each in values["loads"])
-    values["acceptance"] = tuple(_acceptance(each) for each in values["acceptance"])
-    values["pruned"] = tuple(Pruned(**each) for each in values["pruned"])
-    values["prediction"] = PredictionResult(**values["prediction"])
-    values["schedule"] = tuple(tuple(each) for each in values.get("schedule", ()))
-    values["scheduled"] = tuple(_scheduled(each) for each in values.get("scheduled", ()))
-    memory = values.get("memory")
-    values["memory"] = None if memory is None else MemoryResult(**memory)
-    values["notes"] = tuple(values.get("notes", ()))
-    return Results(**values)
+    known = [each.name for each in fields(Results) if each.name in data]
+    results: Results = _decode(Results, {name: data[name] for name in known})
+    return results
 
 
-def _load(data: Mapping[str, Any]) -> LoadResult:
-    return LoadResult(**{**data, "arms": tuple(_arm(each) for each in data["arms"])})
-
-
-def _scheduled(data: Mapping[str, Any]) -> ScheduleResult:
-    ratio = data["measured"]
-    return ScheduleResult(**{**data, "measured": None if ratio is None else Ratio(**ratio)})
-
-
-def _arm(data: Mapping[str, Any]) -> ArmResult:
-    values = dict(data)
-    values["measured"] = None if data["measured"] is None else Ratio(**data["measured"])
-    values["ratios"] = {name: Ratio(**each) for name, each in data["ratios"].items()}
-    for name in ("ttft_ms", "tpot_ms", "e2e_ms"):
-        values[name] = tuple(data[name])
-    return ArmResult(**values)
-
-
-def _acceptance(data: Mapping[str, Any]) -> AcceptanceResult:
-    values = dict(data)
-    values["per_position"] = tuple(data["per_position"])
-    values["per_position_by_temperature"] = {
-        name: tuple(each) for name, each in data["per_position_by_temperature"].items()
-    }
-    values["by_category"] = {name: tuple(each) for name, each in data["by_category"].items()}
-    return AcceptanceResult(**values)
+def _decode(kind: Any, value: Any) -> Any:
+    """A JSON value as the type that a dataclass declares. TypeError for keys that it lacks."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if value is None:
+        return None
+    if is_dataclass(kind):
+        make: Any = kind
+        kinds = get_type_hints(kind)
+        return make(**{name: _decode(kinds.get(name), each) for name, each in value.items()})
+    if origin is UnionType:  # X | None
+        return _decode(inner[0], value)
+    if origin is tuple:
+        items = repeat(inner[0]) if inner[-1] is Ellipsis else inner
+        return tuple(map(_decode, items, value))
+    if origin is Mapping:
+        return {key: _decode(inner[1], each) for key, each in value.items()}
+    return value

@@ -1,80 +1,76 @@
-"""Draft length by running requests, from what each load has proven. Pure."""
+"""The schedule: draft length by running requests, from the verdict at each load. Pure."""
 
-from __future__ import annotations
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import zip_longest
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from outdraft.speculation import OFF, Speculation
+from outdraft.tune.arm import SCHEDULE, name_of, proposer_name
+from outdraft.tune.journal import Journal, valid_records
+from outdraft.tune.results import FAILED, ArmResult, LoadResult, ScheduleResult
+from outdraft.tune.rules import SearchSettings
 
-from outdraft.decide.verdict import SHIP
-from outdraft.speculation import Speculation
-from outdraft.tune.arm import proposer_name
-from outdraft.tune.results import BEST, DROPPED, RACED, ArmResult, LoadResult
+Schedule = tuple[tuple[int, int, int], ...]  # (from, to, k) by running requests; 0 is off
 
-_LAST = 4096  # requests running; the last entry goes on to here
-
-
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    concurrency: int
-    k: int  # 0: off
+_LAST = 4096  # running requests; the last entry goes up to here
+_ERROR = 0.05  # of the intervals at all loads together
 
 
-def schedule_of(
-    loads: Sequence[LoadResult], proposer: str, speculations: Mapping[str, Speculation]
-) -> tuple[tuple[int, int, int], ...]:
-    """(from, to, k) for one proposer. At each concurrency the draft length that is proven to win
-    there, else 0; between two of them the change is half-way (as ratios). A load that ended before
-    there were predictions says nothing."""
+def schedule_of(loads: Sequence[LoadResult], proposer: str) -> Schedule:
+    """Of one proposer. At each concurrency the draft length that is proven to win there, else 0;
+    between two of them it changes at their geometric mean. A load that ended before anything was
+    known of its arms is left out."""
     choices = []
     for load in sorted(loads, key=lambda each: each.concurrency or 0):
-        has_answer = load.best is not None or any(arm.predicted is not None for arm in load.arms)
-        if load.concurrency is None or not has_answer:
-            continue
-        own = {
-            arm.name: speculations[arm.name].k
-            for arm in load.arms
-            if arm.name in speculations and proposer_name(speculations[arm.name]) == proposer
-        }
-        if own:
-            choices.append(_Choice(load.concurrency, _k_at(load, own)))
+        own = [arm for arm in load.arms if proposer_name(arm.speculation) == proposer]
+        has_answer = load.best is not None or any(
+            arm.predicted is not None or arm.state == FAILED for arm in load.arms
+        )
+        if own and has_answer and load.concurrency is not None:
+            choices.append((load.concurrency, _k_at(load, own)))
     entries: list[tuple[int, int, int]] = []
     start = 1
-    for place, choice in enumerate(choices):
-        is_last = place == len(choices) - 1
-        beyond = choices[place + 1].concurrency if not is_last else 0
-        end = _LAST if is_last else max(round((choice.concurrency * beyond) ** 0.5), start)
-        if entries and entries[-1][2] == choice.k:
-            entries[-1] = (entries[-1][0], end, choice.k)
+    for (concurrency, k), beyond in zip_longest(choices, choices[1:]):
+        end = _LAST
+        if beyond is not None:
+            end = max(round((concurrency * beyond[0]) ** 0.5), start)
+        if entries and entries[-1][2] == k:
+            entries[-1] = (entries[-1][0], end, k)
         else:
-            entries.append((start, end, choice.k))
+            entries.append((start, end, k))
         start = end + 1
     return tuple(entries)
 
 
-def _k_at(load: LoadResult, ks: Mapping[str, int]) -> int:
-    """The fastest of those that win for sure, or the shortest draft that is not told apart from
-    it: a longer one has more to lose when traffic changes."""
-    winners = [arm for arm in load.arms if arm.name in ks and _wins(arm, load)]
-    if not winners:
-        return 0
-    best = max(winners, key=lambda arm: (arm.name == load.best, _estimate(arm)))
-    same = [arm for arm in winners if arm is best or _as_good(arm, best)]
-    return min(ks[arm.name] for arm in same)
+def _k_at(load: LoadResult, arms: Sequence[ArmResult]) -> int:
+    """Of the arm that was judged and wins, if it is one of `arms`; else 0. No other draft length
+    was judged, however good it looked in the race."""
+    judged = [arm.speculation.k for arm in arms if arm.name == load.best]
+    return judged[0] if judged and load.pays_for_all else 0
 
 
-def _wins(arm: ArmResult, load: LoadResult) -> bool:
-    """Measured, and better than off by its interval, or by the verdict."""
-    if arm.state not in (BEST, RACED, DROPPED) or arm.measured is None:
-        return False
-    is_shipped = arm.name == load.best and (load.verdict or {}).get("decision") == SHIP
-    return is_shipped or (arm.measured.low is not None and arm.measured.low > 1)
+def scheduled_arm(
+    best: Speculation, schedule: Schedule, settings: SearchSettings
+) -> Speculation | None:
+    """The best arm with the schedule. None where the draft length never changes, and where the
+    engine cannot change that of the method."""
+    longest = max((k for _, _, k in schedule), default=0)
+    if len(schedule) < 2 or not longest or best.method not in settings.schedule_methods:
+        return None
+    return replace(best, k=longest, schedule=schedule)
 
 
-def _as_good(arm: ArmResult, best: ArmResult) -> bool:
-    """Its interval reaches to the best one's; whether it raced to the end is no matter."""
-    high = None if arm.measured is None else arm.measured.high
-    return arm is not best and high is not None and high >= _estimate(best)
-
-
-def _estimate(arm: ArmResult) -> float:
-    return 0.0 if arm.measured is None else arm.measured.estimate
+def schedule_results(
+    arm: Speculation, settings: SearchSettings, journal: Journal
+) -> tuple[ScheduleResult, ...]:
+    """The schedule over off at each load; loads at which nothing was measured are left out."""
+    level = 1 - _ERROR / len(settings.loads)
+    results = []
+    for load in settings.loads:
+        where = load.in_part(SCHEDULE, name_of(arm)).name
+        failure = journal.failures_at(where).get(name_of(arm))
+        off, own = (valid_records(journal.of(where, name_of(each))) for each in (OFF, arm))
+        ratio = settings.rules.objective.ratio(off, own, level=level) if off and own else None
+        if ratio is not None or failure is not None:
+            results.append(ScheduleResult(load.name, ratio, failure or ""))
+    return tuple(results)

@@ -1,17 +1,25 @@
-"""When requests are due: pure functions to offsets in nanoseconds, from a seed.
+"""When requests are due, as offsets in nanoseconds: from a rate, or from a trace.
 
-A closed loop has no offsets: a slot sends its next request when the last one is answered.
+A closed loop has no offsets: it sends the next request when one is answered. A trace is a JSON or
+CSV file whose entries each have a timestamp: seconds (from any zero), or a date and time. Entries
+that also hold prompts, in one of the layouts of `files`, are sent with them.
 """
 
-from __future__ import annotations
-
+import csv
+import math
 import random
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from itertools import accumulate
+from pathlib import Path
 
 from outdraft.errors import OptionError
+from outdraft.workload.files import Entry, parse_prompts, read_entries, read_text
+from outdraft.workload.prompt import Prompt
 
 _NS = 1e9
+_KEYS = ("timestamp", "ts", "time", "created", "created_at", "arrival_time", "arrived_at")
 
 
 def constant(rate: float, count: int) -> list[int]:
@@ -25,9 +33,9 @@ def poisson(rate: float, count: int, seed: int) -> list[int]:
 
 
 def gamma(rate: float, count: int, seed: int, *, burstiness: float) -> list[int]:
-    """Gaps with the gamma distribution of shape `burstiness`: 1 is Poisson, less is burstier.
+    """Gaps from a gamma distribution of shape `burstiness`: 1 is Poisson, less is burstier.
 
-    This is vLLM's meaning of the word; the mean rate does not depend on it.
+    This is vLLM's definition; the mean rate does not depend on it.
     """
     _check_rate(rate)
     if not burstiness > 0:
@@ -38,7 +46,7 @@ def gamma(rate: float, count: int, seed: int, *, burstiness: float) -> list[int]
 
 
 def ramp(first_rate: float, last_rate: float, count: int) -> list[int]:
-    """The rate goes from one to the other in a straight line over the requests."""
+    """The rate changes linearly from the first request to the last."""
     _check_rate(first_rate)
     _check_rate(last_rate)
     steps = max(count - 1, 1)
@@ -50,12 +58,43 @@ def ramp(first_rate: float, last_rate: float, count: int) -> list[int]:
 def replay(seconds: Sequence[float], speed: float = 1.0) -> list[int]:
     """The timestamps of a trace, from its first on; `speed` 2 plays it twice as fast."""
     _check_rate(speed)
-    if not seconds:
-        return []
-    start = min(seconds)
+    start = min(seconds, default=0.0)
     return sorted(round((at - start) / speed * _NS) for at in seconds)
 
 
 def _check_rate(rate: float) -> None:
-    if not 0 < rate < float("inf"):
+    if not 0 < rate < math.inf:
         raise OptionError(f"a rate must be greater than 0, got {rate:g}")
+
+
+def read_trace(
+    path: Path, *, speed: float = 1.0, at_most: int | None = None
+) -> tuple[list[int], list[Prompt] | None]:
+    """Offsets of the first `at_most` requests, and their prompts; None: the file has times only."""
+    is_csv = path.suffix == ".csv"
+    rows = csv.DictReader(read_text(path).splitlines()) if is_csv else ()
+    entries = list(enumerate(rows, 2)) if is_csv else read_entries(path)
+    if not entries:
+        raise OptionError(f"{path} has no entries; give a trace with at least one request")
+    times = [_seconds(entry, f"{path}, line {place}") for place, entry in entries]
+    order = sorted(range(len(times)), key=times.__getitem__)[:at_most]
+    offsets_ns = replay([times[place] for place in order], speed)
+    prompts = None if is_csv else parse_prompts(entries, path)
+    return offsets_ns, None if prompts is None else [prompts[place] for place in order]
+
+
+def _seconds(entry: Entry, where: str) -> float:
+    values = {str(key).strip().lower(): value for key, value in entry.items()}
+    value = next((values[key] for key in _KEYS if values.get(key) not in (None, "")), None)
+    if value is None:
+        raise OptionError(f"{where}: no timestamp; one of {', '.join(_KEYS)} is needed")
+    seconds = math.nan
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        with suppress(ValueError):
+            when = datetime.fromisoformat(str(value))
+            seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    if not math.isfinite(seconds):
+        raise OptionError(f"{where}: {value!r} is no time; write seconds or ISO 8601")
+    return seconds

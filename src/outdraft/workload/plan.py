@@ -1,47 +1,58 @@
-"""From prompts to the requests of a load: which, how hot, how long, with which seed."""
+"""From prompts to the requests of a load: temperatures, lengths and seeds, cut into blocks."""
 
-from __future__ import annotations
-
+import hashlib
 import random
 from collections import Counter
 from collections.abc import Sequence
-from itertools import cycle, islice
+from dataclasses import dataclass, replace
 
-from outdraft.workload.prompt import Planned, Prompt
-from outdraft.workload.temperatures import assign
+from outdraft.workload.prompt import Message, Planned, Prompt
+from outdraft.workload.temperatures import assign_temperatures
 
 
-def spread(prompts: Sequence[Prompt], count: int, seed: int) -> list[Prompt]:
-    """`count` prompts with every category as often as any other, as far as that goes.
+def choose_balanced(prompts: Sequence[Prompt], count: int, seed: int) -> list[Prompt]:
+    """`count` prompts, every category in its share of the set throughout, in an order set by the
+    seed. So all blocks are alike, and what differs between categories does not widen an interval
+    over blocks.
 
-    Shuffled within its category by the seed; a category that runs out starts again, so a short
-    set is repeated rather than refused.
+    A category that runs out starts again, so a short set is repeated rather than refused.
     """
     draw = random.Random(seed)
     by_category: dict[str, list[Prompt]] = {}
     for prompt in prompts:
         by_category.setdefault(prompt.category, []).append(prompt)
-    queues = []
     for members in by_category.values():
         draw.shuffle(members)
-        queues.append(cycle(members))
-    chosen = [next(queue) for queue in islice(cycle(queues), count)]
-    draw.shuffle(chosen)
+    taken: Counter[str] = Counter()
+    chosen = []
+    for number in range(1, count + 1 if prompts else 1):
+        # The one that is farthest behind its share; equals in an order of chance.
+        behind = {
+            name: number * len(members) - taken[name] * len(prompts)
+            for name, members in by_category.items()
+        }
+        category = max(behind, key=lambda name: (behind[name], draw.random()))
+        members = by_category[category]
+        chosen.append(members[taken[category] % len(members)])
+        taken[category] += 1
     return chosen
 
 
-def make_plan(
+def plan_requests(
     prompts: Sequence[Prompt],
     *,
     mix: Sequence[tuple[float, float]],
     seed: int,
     max_tokens: int | None = None,
+    spread: float = 0.0,
     offsets_ns: Sequence[int] | None = None,
 ) -> list[Planned]:
-    """One request for each prompt. `max_tokens` None: what the prompt is expected to need.
+    """One request for each prompt. Without `max_tokens`, as many as the prompt is expected to need.
+    `spread`: lengths are drawn from so much less to so much more, as a share. Answers of one length
+    that begin together end together, and the next prompts all wait for each other.
 
-    Temperatures come in the mix's shares over the whole plan, however few prompts a category
-    has, and are dealt category by category, so that none of them gets all the hot ones.
+    The shares of the mix hold over the whole plan, however few prompts a category has, and about
+    as well in every category.
     """
     draw = random.Random(seed)
     places: dict[str, list[int]] = {}
@@ -50,12 +61,12 @@ def make_plan(
     for members in places.values():
         draw.shuffle(members)
     by_category = [index for members in places.values() for index in members]
-    temperatures = dict(zip(by_category, _evenly(mix, len(prompts), draw), strict=True))
+    temperatures = dict(zip(by_category, _deal_temperatures(mix, len(prompts), draw), strict=True))
     return [
         Planned(
             prompt,
             temperatures[index],
-            max_tokens or prompt.expected_tokens,
+            _spread(max_tokens or prompt.expected_tokens, spread, draw),
             seed=draw.getrandbits(31),
             offset_ns=None if offsets_ns is None else offsets_ns[index],
         )
@@ -63,12 +74,83 @@ def make_plan(
     ]
 
 
-def _evenly(mix: Sequence[tuple[float, float]], count: int, draw: random.Random) -> list[float]:
+def _spread(length: int, spread: float, draw: random.Random) -> int:
+    return max(round(length * draw.uniform(1 - spread, 1 + spread)), 1) if spread else length
+
+
+def _deal_temperatures(
+    mix: Sequence[tuple[float, float]], count: int, draw: random.Random
+) -> list[float]:
     """Each temperature in its share, and in about its share of every stretch of the list."""
-    counts = Counter(assign(mix, count, 0))
+    counts = Counter(assign_temperatures(mix, count, 0))
     places = [
         ((at + draw.random()) / total, temperature)
         for temperature, total in counts.items()
         for at in range(total)
     ]
     return [temperature for _, temperature in sorted(places)]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The requests of every block, cut from one plan: a block is too small for the shares of a
+    mix to hold in it."""
+
+    plan: Sequence[Planned]
+    size: int
+    seed: int
+    first: int = 0  # place of the first prompt among all that were chosen
+    salt: str = ""  # of a run: a server may have the requests of an earlier one in its cache
+    limit: int | None = None  # requests of a block that are sent, where not all of them are
+    warmup: Sequence[Planned] = ()  # of prompts that are not in the plan, if there are any
+
+    @property
+    def count(self) -> int:
+        return len(self.plan) // self.size
+
+    @property
+    def num_repeats(self) -> int:
+        """Requests with a prompt that their block has had already."""
+        starts = range(0, len(self.plan), self.size)
+        parts = [self.plan[at : at + self.size] for at in starts]
+        return sum(len(part) - len({each.prompt.id for each in part}) for part in parts)
+
+    def requests(self, block: int, arm: str = "") -> list[Planned]:
+        """The requests of a block, each with a salt before its text, so that no server has its
+        beginning in a cache. They are the same for all arms; arms that share a server pass `arm`
+        to make them differ. Block -1 is the warm-up."""
+        at = block % self.count * self.size
+        part = self.plan[at : at + self.size] if block >= 0 else self.warmup
+        key = f"{self.salt}/{self.seed}/{self.first}/{block}/{arm}".encode()
+        salt = hashlib.blake2b(key, digest_size=3).hexdigest()
+        return [salted(each, f"{salt}-{index}") for index, each in enumerate(part[: self.limit])]
+
+
+def make_blocks(
+    prompts: Sequence[Prompt],
+    *,
+    size: int,
+    count: int,
+    mix: Sequence[tuple[float, float]],
+    seed: int,
+    max_tokens: int | None = None,
+    spread: float = 0.0,
+    first: int = 0,
+    salt: str = "",
+) -> Blocks:
+    """`first`: so many prompts are passed over, which others take."""
+    chosen = choose_balanced(prompts, first + size * count, seed)[first:]
+    used = {each.id for each in chosen}
+    spare = [each for each in prompts if each.id not in used] or prompts
+    plan, warmup = (
+        plan_requests(each, mix=mix, seed=seed, max_tokens=max_tokens, spread=spread)
+        for each in (chosen, choose_balanced(spare, size, seed))
+    )
+    return Blocks(plan, size, seed, first, salt, warmup=warmup)
+
+
+def salted(planned: Planned, salt: str) -> Planned:
+    """The same request with a salt before its text."""
+    first, *rest = planned.prompt.messages
+    marked = Message(first.role, f"[{salt}] {first.content}")
+    return replace(planned, prompt=replace(planned.prompt, messages=(marked, *rest)))

@@ -1,19 +1,11 @@
-"""A prompt, and a request that is going to be made of it."""
+"""A prompt, and a request that is planned for it."""
 
-from __future__ import annotations
-
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-CATEGORIES = (
-    "chat",
-    "code",
-    "code_edit",
-    "summarization",
-    "extraction",
-    "qa",
-    "creative",
-    "translation",
-)
+CATEGORIES = ("chat", "code", "code_edit", "summarization", "extraction", "qa", "creative",
+              "translation")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +19,19 @@ class Prompt:
     id: str
     category: str
     messages: tuple[Message, ...]
-    expected_tokens: int  # length of a fitting answer
+    expected_tokens: int  # length of a typical answer
+
+    @property
+    def digest(self) -> str:
+        """Identifies the words of the prompt, whatever their case and spacing."""
+        words = " ".join(word for message in self.messages for word in message.content.split())
+        return hashlib.sha256(words.casefold().encode()).hexdigest()[:16]
+
+
+def digest_of(prompts: Iterable[Prompt]) -> str:
+    """Identifies a set of prompts by their words, in whatever order they come."""
+    digests = sorted(prompt.digest for prompt in prompts)
+    return hashlib.sha256(" ".join(digests).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,5 +42,5 @@ class Planned:
     temperature: float
     max_tokens: int
     seed: int
-    # When it is due after the load's start; None: as soon as one of the slots is free.
+    # When it is due after the start of the load; None: as soon as another request is answered.
     offset_ns: int | None = None

@@ -1,12 +1,11 @@
-"""The project's own prompt sets, and the choice of a source by one word or path."""
-
-from __future__ import annotations
+"""The project's own prompts, and the choice of a source by name or path."""
 
 import json
 import random
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
+from string import ascii_lowercase
 
 from outdraft.errors import OptionError, unknown_choice
 from outdraft.workload.files import read_prompts
@@ -21,7 +20,7 @@ _RANDOM_PROMPTS = 256
 def choose_prompts(
     source: str, *, categories: Sequence[str] = (), force_random: bool = False, seed: int = 0
 ) -> list[Prompt]:
-    """`built-in`, a path, or (only when forced) `random`; then only the categories named."""
+    """`source` is `built-in`, a path, or `random` if that is forced. Only the named categories."""
     if source == BUILT_IN:
         prompts = built_in()
     elif source == RANDOM:
@@ -34,41 +33,39 @@ def choose_prompts(
         prompts = random_prompts(_RANDOM_PROMPTS, seed)
     else:
         prompts = read_prompts(Path(source))
-    known = list(dict.fromkeys(prompt.category for prompt in prompts))
+    valid = list(dict.fromkeys(prompt.category for prompt in prompts))
     for category in categories:
-        if category not in known:
-            raise unknown_choice("category", category, known)
+        if category not in valid:
+            raise unknown_choice("category", category, valid)
     return [p for p in prompts if p.category in categories] if categories else prompts
 
 
 def built_in() -> list[Prompt]:
-    """All of them, category by category (Apache-2.0, written for this project)."""
+    """The prompts to measure on, by category (Apache-2.0, written for this project). No draft of
+    the project was trained on one of them: its training prompts are in `distill/data`."""
     folder = resources.files("outdraft.workload") / "prompts"
-    prompts = []
-    for category in CATEGORIES:
-        text = (folder / f"{category}.jsonl").read_text(encoding="utf-8")
-        for line in text.splitlines():
-            entry = json.loads(line)
-            messages = (Message("user", entry["prompt"]),)
-            prompts.append(
-                Prompt(entry["id"], entry["category"], messages, entry["expected_tokens"])
-            )
-    return prompts
+    files = (folder / f"{category}.jsonl" for category in CATEGORIES)
+    return [prompt for file in files for prompt in prompts_of(file.read_text(encoding="utf-8"))]
+
+
+def prompts_of(text: str) -> list[Prompt]:
+    """One JSON object a line: id, category, prompt and expected_tokens."""
+    return [
+        Prompt(entry["id"], entry["category"], (Message("user", entry["prompt"]),),
+               entry["expected_tokens"])
+        for entry in map(json.loads, text.rstrip("\n").split("\n"))
+    ]  # fmt: skip
 
 
 def random_prompts(count: int, seed: int) -> list[Prompt]:
-    """Words without sense, for those who insist."""
+    """Meaningless words."""
     draw = random.Random(seed)
 
     def word() -> str:
-        return "".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 9)))
+        return "".join(draw.choices(ascii_lowercase, k=draw.randint(2, 9)))
 
+    texts = [" ".join(word() for _ in range(_RANDOM_WORDS)) for _ in range(count)]
     return [
-        Prompt(
-            f"random-{index:03}",
-            RANDOM,
-            (Message("user", " ".join(word() for _ in range(_RANDOM_WORDS))),),
-            128,
-        )
-        for index in range(1, count + 1)
+        Prompt(f"random-{number:03}", RANDOM, (Message("user", text),), 128)
+        for number, text in enumerate(texts, 1)
     ]

@@ -1,7 +1,5 @@
 """Mixes of temperatures: `0.0:60%,0.8:40%`."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence
@@ -10,7 +8,7 @@ from outdraft.errors import OptionError
 
 MAX_TEMPERATURE = 10.0
 
-# Bands that traffic is told apart by, and their upper ends: hot sampling is where drafts fail.
+# Bands by which traffic is split, with their upper ends: drafts fail most at high temperatures.
 _BANDS = ((0.0, "0"), (0.3, "0-0.3"), (0.7, "0.3-0.7"), (1.0, "0.7-1"))
 
 
@@ -19,7 +17,7 @@ def temperature_band(temperature: float) -> str:
 
 
 def parse_mix(text: str) -> tuple[tuple[float, float], ...]:
-    """(temperature, share) pairs whose shares sum to 1. A lone number is all of it."""
+    """(temperature, share) pairs whose shares sum to 1. A single number has all of it."""
     pairs: list[tuple[float, float]] = []
     for part in text.split(","):
         temperature, colon, share = part.strip().partition(":")
@@ -41,10 +39,10 @@ def parse_mix(text: str) -> tuple[tuple[float, float], ...]:
     return tuple(pairs)
 
 
-def assign(mix: Sequence[tuple[float, float]], count: int, seed: int) -> list[float]:
-    """A temperature for each of `count` requests, in exactly the mix's shares, shuffled.
+def assign_temperatures(mix: Sequence[tuple[float, float]], count: int, seed: int) -> list[float]:
+    """A temperature for each of `count` requests, in the shares of the mix, shuffled.
 
-    Shares that do not come out even give the rest to whoever lost most by rounding down.
+    Requests left over by rounding down go to the temperatures that lost most by it.
     """
     exact = [(share * count, temperature) for temperature, share in mix]
     counts = [math.floor(amount + 1e-9) for amount, _ in exact]

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor
 
-from outdraft.modelspec import inverse_frequencies
-from outdraft.modelspec.head import HeadSpec, canonical_name, read_head
+from outdraft.modelspec import HeadSpec, inverse_frequencies, read_head
+from outdraft.modelspec.head import canonical_name
 
 
 class PlainHead:

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from outdraft.engine.kv_cache import KVCache
 from outdraft.engine.loading import BLOCK_SIZE
-from outdraft.engine.models.attention import attend
+from outdraft.engine.models.attention import attend_batch
 from outdraft.engine.models.batch import Batch
-from outdraft.engine.runner import Run, Runner
+from outdraft.engine.runners.eager import EagerRunner
+from outdraft.engine.runners.runner import Run
 
 DIM = 16
 LENGTHS = [3, 64, 65, 130, 250, 500]  # tokens in the cache, one sequence each
@@ -26,7 +27,9 @@ class OnlyAttention:
     """
 
     def __init__(self, heads: int, kv_heads: int, window: int | None) -> None:
-        self.spec = SimpleNamespace(num_heads=heads, num_kv_heads=kv_heads, windows=[window])
+        self.spec = SimpleNamespace(
+            num_heads=heads, num_kv_heads=kv_heads, windows=[window], vocab_size=0
+        )
         self.device, self.dtype, self.min_rows = torch.device("cpu"), torch.float32, 1
         self.window = window
         generator = torch.Generator().manual_seed(5)
@@ -38,12 +41,7 @@ class OnlyAttention:
     def forward(self, batch: Batch, cache: KVCache, taps: object) -> tuple[Tensor, list[Tensor]]:
         cache.write(0, batch.slots, self.keys[batch.tokens], self.values[batch.tokens])
         queries = self.queries[batch.tokens]
-        mixed = [
-            attend(queries, cache.keys[0], cache.values[0], group, self.window)
-            for group in batch.groups
-        ]
-        attended = torch.cat(mixed)
-        return attended if batch.merge is None else attended.index_select(0, batch.merge), []
+        return attend_batch(queries, cache.keys[0], cache.values[0], batch, self.window), []
 
     def logits(self, hidden: Tensor) -> Tensor:
         return hidden
@@ -75,7 +73,7 @@ class Texts:
         # What nobody owns may hold anything finite: it must not shine through.
         cache.keys[0].fill_(11.0)
         cache.values[0].fill_(-7.0)
-        self.runner = Runner(decoder, cache)  # type: ignore[arg-type]
+        self.runner = EagerRunner(decoder, cache)  # type: ignore[arg-type]
         order = list(range(1, num_blocks))
         if scattered:
             order = order[::2] + order[1::2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import torch
 from torch import Tensor
 
 from outdraft.engine.loading import LoadedModel
-from outdraft.engine.runner import Run
+from outdraft.engine.models.decoder import Decoder
+from outdraft.engine.models.linear import STEADY_MIN_ROWS, SteadyProduct
+from outdraft.engine.runners.runner import Run
 from outdraft.engine.tokenizer import load_tokenizer
 from outdraft.testing.tiny_models import FAMILIES, GGUF_QUANTS, tiny_gguf, tiny_model
 from tests.engine.conftest import Load
@@ -96,6 +99,24 @@ def test_a_wider_model_with_odd_extents(family: str, tmp_path: Path, load: Load)
     tokens = some_tokens(389)
     got = our_logits(load(path), tokens, FEEDS["chunks"])
     assert float((got - reference_logits(path, tokens)).abs().max()) <= MAX_ERROR
+
+
+@pytest.mark.parametrize("name", ["qkv", "output", "gate_up", "down", "head"])
+def test_steps_have_the_rows_that_the_neediest_product_needs(
+    name: str, tmp_path: Path, load: Load
+) -> None:
+    """One shape's kernel may be steady from 4 rows on where all others are from 1."""
+    decoder = load(tiny_model(tmp_path, "llama"), "float32", "int8").decoder
+    assert decoder.min_rows == 1
+    needy = SteadyProduct(torch.zeros(48, 32), None)
+    needy.min_rows = STEADY_MIN_ROWS
+    layers, head = list(decoder._layers), decoder._head
+    if name == "head":
+        head = needy
+    else:
+        layers[-1] = replace(layers[-1], **{name: needy})
+    mixed = Decoder(decoder.spec, decoder.embedding, layers, decoder._norm, head)
+    assert mixed.min_rows == STEADY_MIN_ROWS
 
 
 def test_shards_are_one_model(tmp_path: Path, load: Load) -> None:

@@ -11,9 +11,10 @@ from safetensors.torch import load_file, save_file
 from outdraft.engine.kv_cache import KVCache
 from outdraft.engine.models.head import Head, load_head
 from outdraft.engine.models.weights import SafetensorsWeights
-from outdraft.engine.runner import Batcher, Run
+from outdraft.engine.runners.eager import EagerHeadRunner
+from outdraft.engine.runners.runner import Run
 from outdraft.errors import CorruptFileError
-from outdraft.modelspec.head import read_head
+from outdraft.modelspec import read_head
 from outdraft.testing.tiny_heads import LAYOUTS, tiny_head
 from outdraft.testing.tiny_models import tiny_model
 from tests.engine.conftest import Load
@@ -29,7 +30,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def embedding(target: Path, load: Load) -> torch.Tensor:
-    return load(target).runner.decoder.embedding
+    return load(target).decoder.embedding
 
 
 def loaded(folder: Path, embedding: torch.Tensor, quantization: str = "none") -> Head:
@@ -41,17 +42,8 @@ def states(head: Head, tokens: list[int], hidden: torch.Tensor) -> torch.Tensor:
     """All entries of one text in one batch, from place 1 on as the proposer has them."""
     spec = head.spec
     cache = KVCache(1, 8, 16, spec.num_kv_heads, spec.head_dim, head.dtype, head.device)
-    batcher = Batcher(
-        cache,
-        num_heads=spec.num_heads,
-        num_kv_heads=spec.num_kv_heads,
-        windows=(None,),
-        min_rows=head.min_rows,
-        first_key=1,
-    )
-    batch = batcher.prepare([Run(tokens, 1, [3, 1, 2], num_logits=1)])
-    with torch.inference_mode():
-        return head.forward(batch, hidden, cache, head.rotation(batch.positions))
+    run = Run(tokens, 1, [3, 1, 2], num_logits=len(tokens), features=hidden)
+    return EagerHeadRunner(head, cache).run([run]).hidden
 
 
 VARIANTS = {

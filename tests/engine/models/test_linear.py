@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 
+from outdraft.engine.models import linear
 from outdraft.engine.models.linear import (
     INT4_GROUP,
-    PACKED_MIN_ROWS,
+    STEADY_MIN_ROWS,
     AnyProduct,
-    PackedProduct,
+    Product,
+    SteadyProduct,
     can_prepack,
     make_product,
+    most_rows_alike,
+    sensitive_sample,
 )
 from outdraft.errors import OptionError
 
@@ -38,19 +44,23 @@ def products(quantization: str, dtype: torch.dtype, bias: bool) -> list[tuple[Te
     return made
 
 
-def needs(dtype: torch.dtype) -> None:
-    if not can_prepack(dtype):
-        pytest.skip(f"this torch cannot prepack {dtype}")
+@pytest.fixture(params=["packed", "plain"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Also as on a CPU for which oneDNN has no kernel."""
+    if request.param == "plain":
+        monkeypatch.setattr(linear, "can_prepack", lambda dtype: False)
+    elif not can_prepack(torch.bfloat16):
+        pytest.skip("this torch cannot prepack bfloat16")
+    return str(request.param)
 
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 1e-2)], ids=str
 )
-def test_packed_product(dtype: torch.dtype, tolerance: float, bias: bool) -> None:
-    needs(dtype)
+def test_steady_product(kernel: str, dtype: torch.dtype, tolerance: float, bias: bool) -> None:
     for weight, product in products("none", dtype, bias):
-        assert isinstance(product, PackedProduct)
+        assert isinstance(product, SteadyProduct)
         x = random(5, weight.shape[1], seed=2).to(dtype)
         expected = exact(x, weight, random(len(weight), seed=1).to(dtype) if bias else None)
         assert product(x).dtype == dtype
@@ -95,19 +105,68 @@ def test_quantized_product(quantization: str, dtype: torch.dtype, bias: bool) ->
     ],
     ids=str,
 )
-def test_a_row_does_not_depend_on_its_neighbours(quantization: str, dtype: torch.dtype) -> None:
+def test_a_row_does_not_depend_on_its_neighbours(
+    kernel: str, quantization: str, dtype: torch.dtype
+) -> None:
     """Bit for bit: this is why speculation cannot change a text through rounding."""
-    needs(dtype)
     for weight, product in products(quantization, dtype, bias=True):
         x = random(64, weight.shape[1], seed=3).to(dtype)
         least = product.min_rows
-        assert least == (PACKED_MIN_ROWS if quantization == "none" else 1)
+        assert least == (STEADY_MIN_ROWS if quantization == "none" else 1)
         alone = torch.cat([product(row.expand(least, -1).contiguous())[:1] for row in x])
         for count in COUNTS:
             if count >= least:
                 for first in {0, 64 - count, (64 - count) // 2}:
                     part = product(x[first : first + count])
                     assert torch.equal(part, alone[first : first + count]), (weight.shape, count)
+
+
+def one_order(x: Tensor, weight: Tensor) -> Tensor:
+    return (x.float() @ weight.float().t()).to(x.dtype)
+
+
+def other_order(x: Tensor, weight: Tensor) -> Tensor:
+    """The same sums, begun at the other end."""
+    return one_order(x.flip(1), weight.flip(1))
+
+
+def by_rows(weight: Tensor, bias: Tensor | None) -> Product:
+    """A kernel with another order of summation for 9 rows and more."""
+    return lambda x: one_order(x, weight) if len(x) < 9 else other_order(x, weight)
+
+
+def by_place(weight: Tensor, bias: Tensor | None) -> Product:
+    """A kernel that sums each fourth row in another order."""
+
+    def multiply(x: Tensor) -> Tensor:
+        y = torch.cat([one_order(row[None], weight) for row in x])
+        y[3::4] = torch.cat([other_order(row[None], weight) for row in x])[3::4]
+        return y
+
+    return multiply
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("shape", [(16, 8), (48, 32), (96, 64), (96, 65), (1152, 192)])
+def test_another_order_of_summation_is_noticed(shape: tuple[int, int], dtype: torch.dtype) -> None:
+    sample, weight = sensitive_sample(*shape, dtype)
+    assert weight.shape == shape
+    assert most_rows_alike(by_rows(weight, None), sample) == 8
+    assert most_rows_alike(by_place(weight, None), sample) == 1
+
+
+@pytest.mark.parametrize("planted", [by_rows, by_place])
+def test_a_kernel_that_minds_is_called_so_that_it_cannot(
+    planted: Callable[[Tensor, Tensor | None], Product], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear, "can_prepack", lambda dtype: False)
+    monkeypatch.setattr(linear, "_plain_kernel", planted)
+    weight, x = random(96, 64), random(40, 64, seed=3)
+    product = make_product(weight, None, "none")
+    alone = torch.cat([product(row.expand(4, -1).contiguous())[:1] for row in x])
+    for count in (4, 5, 8, 9, 13, 40):
+        for first in (0, 1, 2, 40 - count):
+            assert torch.equal(product(x[first : first + count]), alone[first : first + count])
 
 
 @pytest.mark.parametrize("threads", [1, 3, 7])

@@ -13,8 +13,9 @@ from outdraft.engine.kv_cache import BlockPool, KVCache
 from outdraft.engine.loading import load_model
 from outdraft.engine.models.decoder import Decoder
 from outdraft.engine.proposers.draft_model import DraftModelProposer
-from outdraft.engine.proposers.proposer import Ask, Proposer
-from outdraft.engine.runner import Run, Runner
+from outdraft.engine.proposers.proposer import DraftRequest, Proposer
+from outdraft.engine.runners.eager import EagerRunner
+from outdraft.engine.runners.runner import Run
 from outdraft.engine.sequence import SamplingParams, Sequence
 from outdraft.speculation import OFF, Speculation
 from outdraft.testing.contracts import ProposerContract
@@ -34,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def decoder(folder: Path) -> Decoder:
     path = tiny_model(folder / "one", "llama", context=128)
     model = load_model(
-        ModelFiles("tiny", path, "folder"),
+        ModelFiles("tiny", path),
         dtype="float32",
         device="cpu",
         quantization="none",
@@ -43,12 +44,12 @@ def decoder(folder: Path) -> Decoder:
         reuse_prefixes=False,
         on_layer=lambda done, total: None,
     )
-    return model.runner.decoder
+    return model.decoder
 
 
-def runner_of(decoder: Decoder, num_blocks: int) -> Runner:
+def runner_of(decoder: Decoder, num_blocks: int) -> EagerRunner:
     spec = decoder.spec
-    return Runner(
+    return EagerRunner(
         decoder,
         KVCache(
             spec.num_layers,
@@ -128,7 +129,7 @@ def test_drafts_are_what_the_model_writes(decoder: Decoder) -> None:
     proposer = proposer_of(decoder)
     one = sequence(0, PROMPT)
     for accepted, extra in ((4, [50]), (0, [60]), (2, [70]), (4, [80, 81, 82, 83, 84]), (1, [90])):
-        [draft] = proposer.propose([Ask(one, 4)])
+        [draft] = proposer.propose([DraftRequest(one, 4)])
         assert draft.tokens == greedy(decoder, one.tokens, 4)
         one.tokens += [*draft.tokens[:accepted], *extra]
         proposer.pool.check(proposer.tables)
@@ -136,14 +137,14 @@ def test_drafts_are_what_the_model_writes(decoder: Decoder) -> None:
 
 def test_a_known_beginning_is_shared_and_right(decoder: Decoder) -> None:
     proposer = proposer_of(decoder)
-    [expected] = proposer.propose([Ask(sequence(0, PROMPT), 4)])
-    [other] = proposer.propose([Ask(sequence(1, PROMPT), 4)])
+    [expected] = proposer.propose([DraftRequest(sequence(0, PROMPT), 4)])
+    [other] = proposer.propose([DraftRequest(sequence(1, PROMPT), 4)])
     assert other.tokens == expected.tokens
     first, second = proposer.tables
     assert first[:3] == second[:3]  # 30 tokens fill three blocks of 8
     assert not set(first[3:]) & set(second[3:])
     proposer.forget()
-    proposer.propose([Ask(sequence(2, PROMPT), 4)])
+    proposer.propose([DraftRequest(sequence(2, PROMPT), 4)])
     assert not set(proposer.tables[2]) & set(first)
     proposer.pool.check(proposer.tables)
 
@@ -151,20 +152,20 @@ def test_a_known_beginning_is_shared_and_right(decoder: Decoder) -> None:
 def test_long_prompts_are_read_over_several_rounds(decoder: Decoder) -> None:
     proposer = proposer_of(decoder, max_prefill_tokens=12)
     one = sequence(0, PROMPT)
-    lengths = [len(proposer.propose([Ask(one, 3)])[0].tokens) for _ in range(3)]
+    lengths = [len(proposer.propose([DraftRequest(one, 3)])[0].tokens) for _ in range(3)]
     assert lengths == [0, 0, 3]
-    assert proposer.propose([Ask(one, 3)])[0].tokens == greedy(decoder, PROMPT, 3)
+    assert proposer.propose([DraftRequest(one, 3)])[0].tokens == greedy(decoder, PROMPT, 3)
 
 
 def test_a_full_pool_means_shorter_drafts_and_no_harm(decoder: Decoder) -> None:
     proposer = proposer_of(decoder, num_blocks=9)  # 64 tokens
     texts = [sequence(number, [number + 5, *PROMPT[1:]]) for number in range(3)]
-    drafts = proposer.propose([Ask(one, 4) for one in texts])
+    drafts = proposer.propose([DraftRequest(one, 4) for one in texts])
     assert [len(draft.tokens) for draft in drafts][2] == 0
     assert drafts[0].tokens == greedy(decoder, texts[0].tokens, 4)[: len(drafts[0].tokens)]
     proposer.pool.check(proposer.tables)
     proposer.release(texts[0])
-    [late] = proposer.propose([Ask(texts[2], 2)])
+    [late] = proposer.propose([DraftRequest(texts[2], 2)])
     assert late.tokens == greedy(decoder, texts[2].tokens, 2)
     for one in texts:
         proposer.release(one)
@@ -174,9 +175,11 @@ def test_a_full_pool_means_shorter_drafts_and_no_harm(decoder: Decoder) -> None:
 def test_the_drafts_context_may_be_the_shorter_one(decoder: Decoder) -> None:
     proposer = proposer_of(decoder, max_context=32)
     one = sequence(0, PROMPT)
-    assert len(proposer.propose([Ask(one, 8)])[0].tokens) == 3  # positions 30, 31 can be read
+    assert (
+        len(proposer.propose([DraftRequest(one, 8)])[0].tokens) == 3
+    )  # positions 30, 31 can be read
     one.tokens += [5] * 5
-    assert proposer.propose([Ask(one, 8)])[0].tokens == []
+    assert proposer.propose([DraftRequest(one, 8)])[0].tokens == []
 
 
 @pytest.mark.parametrize("rule", ["coupled", "rejection"])

@@ -16,11 +16,12 @@ from outdraft.engine.models.head import load_head
 from outdraft.engine.models.weights import SafetensorsWeights
 from outdraft.engine.proposers import eagle
 from outdraft.engine.proposers.eagle import EagleProposer
-from outdraft.engine.proposers.proposer import Ask, Proposer, Seen
-from outdraft.engine.runner import Run, Runner
+from outdraft.engine.proposers.proposer import DraftRequest, Observation, Proposer
+from outdraft.engine.runners.eager import EagerHeadRunner, EagerRunner
+from outdraft.engine.runners.runner import Run
 from outdraft.engine.sequence import SamplingParams, Sequence
 from outdraft.errors import CatalogError, ModelError, PairingError
-from outdraft.modelspec.head import read_head
+from outdraft.modelspec import read_head
 from outdraft.speculation import OFF, Speculation
 from outdraft.testing.contracts import ProposerContract
 from outdraft.testing.tiny_heads import LAYOUTS, tiny_head
@@ -40,8 +41,12 @@ class Bench:
         self.target = tiny_model(folder / "target", "llama")
         self.folder = tiny_head(folder / "head", self.target, norm_before_residual=True)
         self.model: LoadedModel = load(self.target)
-        self.runner = Runner(self.model.runner.decoder, self.model.runner.cache, taps=(0, 1, 2))
-        self.plain = PlainHead(self.folder, self.model.runner.decoder.embedding)
+        spec, decoder = self.model.spec, self.model.decoder
+        cache = KVCache(
+            spec.num_layers, 64, 16, spec.num_kv_heads, spec.head_dim, decoder.dtype, decoder.device
+        )
+        self.runner = EagerRunner(decoder, cache, taps=(0, 1, 2))
+        self.plain = PlainHead(self.folder, self.model.decoder.embedding)
 
     def features(self, tokens: list[int]) -> torch.Tensor:
         run = Run(tokens, 0, range(1, 40), num_logits=0)
@@ -51,24 +56,22 @@ class Bench:
 
     def proposer(self, *, num_blocks: int = 64, keep_probs: bool = False) -> EagleProposer:
         spec = read_head(self.folder)
-        head = load_head(spec, SafetensorsWeights(self.folder), self.model.runner.decoder.embedding)
+        head = load_head(spec, SafetensorsWeights(self.folder), self.model.decoder.embedding)
+        cache = KVCache(
+            1, num_blocks, BLOCK_SIZE, spec.num_kv_heads, spec.head_dim, head.dtype, head.device
+        )
         return EagleProposer(
-            head,
-            KVCache(
-                1, num_blocks, BLOCK_SIZE, spec.num_kv_heads, spec.head_dim, head.dtype, head.device
-            ),
-            BlockPool(num_blocks, BLOCK_SIZE),
-            keep_probs=keep_probs,
+            EagerHeadRunner(head, cache), BlockPool(num_blocks, BLOCK_SIZE), keep_probs=keep_probs
         )
 
     def show(self, proposer: EagleProposer, one: Sequence, start: int | None = None) -> None:
         """All positions but the last, from `start` on or from where the head knows nothing."""
-        memory = proposer._memories.get(one.id)
+        memory = proposer._texts.get(one.id)
         known = memory.num_seen if memory else 0
         start = known if start is None else start
         if start < len(one) - 1:
             rows = self.features(one.tokens[:-1])[start:]
-            proposer.observe([Seen(one, start, rows)])
+            proposer.observe([Observation(one, start, rows)])
 
     def greedy(self, tokens: list[int], k: int, start: int = 0) -> list[int]:
         """What the head drafts when its view of the text begins at `start`."""
@@ -77,8 +80,9 @@ class Bench:
 
 def entries(proposer: EagleProposer, one: Sequence) -> torch.Tensor:
     """(kv_heads, n, head_dim): the keys of all the text's tokens but the first."""
-    memory = proposer._memories[one.id]
-    keys = proposer._cache.keys[0][:, memory.table].flatten(1, 2)
+    memory = proposer._texts[one.id]
+    assert isinstance(proposer._runner, EagerHeadRunner)
+    keys = proposer._runner.cache.keys[0][:, memory.table].flatten(1, 2)
     return keys[:, 1 : memory.num_read - memory.origin]
 
 
@@ -124,7 +128,7 @@ def test_drafts_are_what_the_head_computes(bench: Bench) -> None:
     one = sequence(0, PROMPT)
     for accepted, extra in ((4, [50]), (0, [60]), (2, [70]), (4, [80, 81, 82, 83, 84]), (1, [90])):
         bench.show(proposer, one)
-        [draft] = proposer.propose([Ask(one, 4)])
+        [draft] = proposer.propose([DraftRequest(one, 4)])
         assert draft.tokens == bench.greedy(one.tokens, 4)
         one.tokens += [*draft.tokens[:accepted], *extra]
         proposer.pool.check(proposer.tables)
@@ -136,7 +140,7 @@ def test_several_at_once_each_with_its_own_k(bench: Bench) -> None:
     texts = [sequence(number, PROMPT[number : 20 + 2 * number]) for number in range(5)]
     for one in texts:
         bench.show(proposer, one)
-    drafts = proposer.propose([Ask(one, 1 + one.id) for one in texts])
+    drafts = proposer.propose([DraftRequest(one, 1 + one.id) for one in texts])
     assert [draft.tokens for draft in drafts] == [
         bench.greedy(one.tokens, 1 + one.id) for one in texts
     ]
@@ -146,11 +150,13 @@ def test_several_at_once_each_with_its_own_k(bench: Bench) -> None:
 def test_without_features_there_is_no_draft(bench: Bench) -> None:
     proposer = bench.proposer()
     one = sequence(0, PROMPT)
-    assert proposer.propose([Ask(one, 3)])[0].tokens == []
-    proposer.observe([Seen(one, 0, bench.features(PROMPT[:12]))])  # a first chunk of the prompt
-    assert proposer.propose([Ask(one, 3)])[0].tokens == []
+    assert proposer.propose([DraftRequest(one, 3)])[0].tokens == []
+    proposer.observe(
+        [Observation(one, 0, bench.features(PROMPT[:12]))]
+    )  # a first chunk of the prompt
+    assert proposer.propose([DraftRequest(one, 3)])[0].tokens == []
     bench.show(proposer, one)
-    assert proposer.propose([Ask(one, 3)])[0].tokens == bench.greedy(PROMPT, 3)
+    assert proposer.propose([DraftRequest(one, 3)])[0].tokens == bench.greedy(PROMPT, 3)
 
 
 def test_a_long_wait_is_read_on_the_way(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,25 +165,25 @@ def test_a_long_wait_is_read_on_the_way(bench: Bench, monkeypatch: pytest.Monkey
     one = sequence(0, PROMPT[:4])
     for token in [*PROMPT[4:], 77, 78]:
         bench.show(proposer, one)
-        assert proposer._memories[0].num_unread <= 5
+        assert proposer._texts[0].num_unread <= 5
         one.tokens.append(token)
     bench.show(proposer, one)
-    assert proposer.propose([Ask(one, 3)])[0].tokens == bench.greedy(one.tokens, 3)
+    assert proposer.propose([DraftRequest(one, 3)])[0].tokens == bench.greedy(one.tokens, 3)
 
 
 def test_a_beginning_that_the_target_found_is_found_here_too(bench: Bench) -> None:
     proposer = bench.proposer()
     first, second = sequence(0, PROMPT), sequence(1, [*PROMPT[:24], *PROMPT[:5]])
     bench.show(proposer, first)
-    proposer.propose([Ask(first, 4)])
+    proposer.propose([DraftRequest(first, 4)])
     bench.show(proposer, second, start=24)  # the target computes nothing before it
     mine, other = proposer.tables
     assert mine[:3] == other[:3]
-    assert proposer.propose([Ask(second, 4)])[0].tokens == bench.greedy(second.tokens, 4)
+    assert proposer.propose([DraftRequest(second, 4)])[0].tokens == bench.greedy(second.tokens, 4)
     assert not set(mine[3:]) & set(other[3:])
     fresh = bench.proposer()
     bench.show(fresh, second)
-    fresh.propose([Ask(second, 4)])
+    fresh.propose([DraftRequest(second, 4)])
     # Also of the first token behind it, whose features are those of the last token before.
     assert torch.allclose(entries(proposer, second), entries(fresh, second), atol=1e-5)
     proposer.pool.check(proposer.tables)
@@ -188,37 +194,37 @@ def test_a_text_that_ended_leaves_its_last_block(bench: Bench) -> None:
     proposer = bench.proposer()
     one = sequence(0, PROMPT[:20])
     bench.show(proposer, one)
-    proposer.propose([Ask(one, 2)])
+    proposer.propose([DraftRequest(one, 2)])
     one.tokens += PROMPT[20:25]
-    proposer.observe([Seen(one, 19, bench.features(PROMPT[:24])[19:])])
+    proposer.observe([Observation(one, 19, bench.features(PROMPT[:24])[19:])])
     proposer.release(one)
     other = sequence(1, PROMPT)
     bench.show(proposer, other, start=24)
-    assert proposer.propose([Ask(other, 3)])[0].tokens == bench.greedy(PROMPT, 3)
+    assert proposer.propose([DraftRequest(other, 3)])[0].tokens == bench.greedy(PROMPT, 3)
 
 
 def test_a_beginning_that_is_not_known_is_done_without(bench: Bench) -> None:
     proposer = bench.proposer()
     one = sequence(0, PROMPT)
     bench.show(proposer, one, start=16)
-    assert proposer.propose([Ask(one, 4)])[0].tokens == bench.greedy(PROMPT, 4, start=16)
+    assert proposer.propose([DraftRequest(one, 4)])[0].tokens == bench.greedy(PROMPT, 4, start=16)
     proposer.release(one)
     assert proposer.pool.num_used == 0
     again = sequence(1, PROMPT)  # and nothing of it is taken for the real beginning
     bench.show(proposer, again)
-    assert proposer.propose([Ask(again, 4)])[0].tokens == bench.greedy(PROMPT, 4)
+    assert proposer.propose([DraftRequest(again, 4)])[0].tokens == bench.greedy(PROMPT, 4)
 
 
 def test_sent_back_and_shown_again(bench: Bench) -> None:
     """A preempted sequence is computed anew, from 0 or from further on than it had come."""
     proposer = bench.proposer()
     one, other = sequence(0, PROMPT), sequence(1, PROMPT)
-    proposer.observe([Seen(one, 0, bench.features(PROMPT[:10]))])
+    proposer.observe([Observation(one, 0, bench.features(PROMPT[:10]))])
     bench.show(proposer, one, start=0)
-    assert proposer.propose([Ask(one, 4)])[0].tokens == bench.greedy(PROMPT, 4)
-    proposer.observe([Seen(other, 0, bench.features(PROMPT[:10]))])
+    assert proposer.propose([DraftRequest(one, 4)])[0].tokens == bench.greedy(PROMPT, 4)
+    proposer.observe([Observation(other, 0, bench.features(PROMPT[:10]))])
     bench.show(proposer, other, start=24)  # others had published that far meanwhile
-    assert proposer.propose([Ask(other, 4)])[0].tokens == bench.greedy(PROMPT, 4)
+    assert proposer.propose([DraftRequest(other, 4)])[0].tokens == bench.greedy(PROMPT, 4)
     proposer.pool.check(proposer.tables)
 
 
@@ -227,14 +233,16 @@ def test_a_full_pool_means_shorter_drafts_and_no_harm(bench: Bench) -> None:
     texts = [sequence(number, [number + 5, *PROMPT[1:]]) for number in range(3)]
     for one in texts:
         bench.show(proposer, one)
-    drafts = proposer.propose([Ask(one, 8) for one in texts])
+    drafts = proposer.propose([DraftRequest(one, 8) for one in texts])
     # Five blocks for the first, four for the second: 32 entries, which is two drafts that are
     # read and one that is not.
     assert [len(draft.tokens) for draft in drafts] == [8, 3, 0]
     assert drafts[1].tokens == bench.greedy(texts[1].tokens, 3)
     proposer.pool.check(proposer.tables)
     proposer.release(texts[0])
-    assert proposer.propose([Ask(texts[2], 2)])[0].tokens == bench.greedy(texts[2].tokens, 2)
+    assert proposer.propose([DraftRequest(texts[2], 2)])[0].tokens == bench.greedy(
+        texts[2].tokens, 2
+    )
     for one in texts:
         proposer.release(one)
     assert proposer.pool.num_used == 0
@@ -250,7 +258,7 @@ def test_the_noise_is_the_targets(bench: Bench) -> None:
     for each in (one, other):
         proposer = bench.proposer()
         bench.show(proposer, each)
-        found.append(proposer.propose([Ask(each, 8)])[0].tokens)
+        found.append(proposer.propose([DraftRequest(each, 8)])[0].tokens)
     assert found[0] == found[1]
     assert found[0] != bench.greedy(PROMPT, 8)
 
@@ -297,7 +305,7 @@ def test_drafts_do_not_depend_on_what_was_found_in_the_cache(bench: Bench) -> No
         before = engine.acceptance.num_draft_tokens
         turns = [[*PROMPT, *answer, 60, 61, number] for number in range(70, 76)]
         texts = texts_of(engine, turns)
-        hits, _ = engine.prefix_hits
+        hits, _ = engine.scheduler.prefix_hits
         assert (hits > 0) == reuse
         proposed = engine.acceptance.num_draft_tokens - before
         rounds.append((texts, proposed, engine.acceptance.num_accepted_tokens))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outdraft.engine.proposers.ngram import NgramProposer
-from outdraft.engine.proposers.proposer import Ask, Proposer
+from outdraft.engine.proposers.proposer import DraftRequest, Proposer
 from outdraft.engine.sequence import SamplingParams, Sequence
 from outdraft.testing.contracts import ProposerContract
 
@@ -21,7 +21,7 @@ def sequence(tokens: list[int]) -> Sequence:
 
 
 def propose(tokens: list[int], k: int = 3, low: int = 2, high: int = 4) -> list[int]:
-    [draft] = NgramProposer(low, high).propose([Ask(sequence(tokens), k)])
+    [draft] = NgramProposer(low, high).propose([DraftRequest(sequence(tokens), k)])
     return draft.tokens
 
 
@@ -74,5 +74,5 @@ def test_equals_a_search_through_the_text(
     one = sequence(tokens[:1])
     for pause in [*pauses, len(tokens)]:
         one.tokens += tokens[len(one) : len(one) + pause]
-        [draft] = proposer.propose([Ask(one, 4)])
+        [draft] = proposer.propose([DraftRequest(one, 4)])
         assert draft.tokens == brute_force(one.tokens, 4, low, low + more)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outdraft.engine.proposers.proposer import Ask, Proposer
+from outdraft.engine.proposers.proposer import DraftRequest, Proposer
 from outdraft.engine.proposers.suffix import SuffixAutomaton, SuffixProposer
 from outdraft.engine.sequence import SamplingParams, Sequence
 from outdraft.testing.contracts import ProposerContract
@@ -50,14 +50,8 @@ def followers(part: Text, texts: list[Text]) -> Counter[int]:
 def fed(texts: list[Text]) -> SuffixAutomaton:
     automaton = SuffixAutomaton()
     for text in texts:
-        feed(automaton, text)
+        automaton.feed(text)
     return automaton
-
-
-def feed(automaton: SuffixAutomaton, text: Text) -> None:
-    for token in text:
-        automaton.extend(token)
-    automaton.end_text()
 
 
 @given(st.lists(st.integers(0, 2), max_size=40))
@@ -90,7 +84,7 @@ def test_a_place_survives_texts_fed_later(parts: list[tuple[list[Text], Text]]) 
     place, matched = ROOT, []
     for new_texts, walk in parts:
         for text in new_texts:
-            feed(automaton, text)
+            automaton.feed(text)
             texts.append(text)
         for token in walk:
             place = automaton.advance(*place, token)
@@ -137,7 +131,7 @@ def sequence(number: int, tokens: Text, num_prompt: int = 1) -> Sequence:
 
 
 def drafted(proposer: SuffixProposer, one: Sequence, k: int = 8) -> Text:
-    [draft] = proposer.propose([Ask(one, k)])
+    [draft] = proposer.propose([DraftRequest(one, k)])
     return draft.tokens
 
 

@@ -1,28 +1,43 @@
 """Attention over the paged cache.
 
 Each row's result depends on that row alone, to the last bit: not on how many other rows
-share the step, nor on how far its neighbours make it padded. Speculation can then never
-change a text through rounding. Two things bring this about (test_attention.py holds them to
-it): values are summed over a fixed number of keys at a time, in order, because a matrix
-library splits a long sum by its total length; and no product has fewer than
-`MIN_PRODUCT_ROWS` rows, where that library changes to other kernels.
+share the step, nor on how far it is padded to the length of others. Speculation can then never
+change a text through rounding. There are two rules (tested in test_attention.py): values are
+summed over a fixed number of keys at a time, in order, because a matrix library splits a long
+sum by its total length; and no product has fewer than `MIN_PRODUCT_ROWS` rows, below which that
+library changes to other kernels.
 """
-
-from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from outdraft.engine.models.batch import Group
+from outdraft.engine.models.batch import Batch, Group
 
 MIN_PRODUCT_ROWS = 4
 KEYS_PER_SUM = 128
 
 
-def attend(
+def min_queries(num_heads: int, num_kv_heads: int) -> int:
+    """Queries that a sequence needs so that none of its products is too small."""
+    return -(-MIN_PRODUCT_ROWS // (num_heads // num_kv_heads))
+
+
+def attend_batch(
+    queries: Tensor, keys: Tensor, values: Tensor, batch: Batch, window: int | None
+) -> Tensor:
+    """queries (T, heads, D), already scaled; keys and values as in KVCache → (T, heads*D)."""
+    parts = [attend_group(queries, keys, values, group, window) for group in batch.groups]
+    attended = parts[0] if len(parts) == 1 else torch.cat(parts)
+    if batch.merge is not None:
+        return attended.index_select(0, batch.merge)
+    # More rows than queries: a single row that was repeated.
+    return attended if len(attended) == len(queries) else attended.narrow(0, 0, len(queries))
+
+
+def attend_group(
     queries: Tensor, keys: Tensor, values: Tensor, group: Group, window: int | None
 ) -> Tensor:
-    """queries (T, heads, D), already scaled; keys and values as in KVCache → (S*Q, heads*D)."""
+    """The same for the sequences of one group, padding included: (S*Q, heads*D)."""
     s, q = group.num_sequences, group.num_queries
     num_kv, _, block_size, dim = keys.shape
     per_kv = queries.shape[1] // num_kv  # query heads that share one kv head
@@ -48,10 +63,10 @@ def attend(
 
 
 def _gathered(cache: Tensor, group: Group, length: int) -> Tensor:
-    """(S * num_kv, length, D) of the group's sequences, in place where that is possible.
+    """(S * num_kv, length, D) of the group's sequences, without a copy where that is possible.
 
-    The copy lies in the order in which the products go through it, so that a thread reads what it
-    wrote itself: what another core wrote is slow to come by where cores do not share a cache.
+    A copy has the order in which the products read it, so that each thread reads what it wrote
+    itself: what another core wrote is slow to read where cores do not share a cache.
     """
     if group.first_block is not None:
         return cache.narrow(1, group.first_block, group.num_blocks).flatten(1, 2)

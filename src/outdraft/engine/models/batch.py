@@ -1,7 +1,5 @@
 """One step's tensors: a flat batch of runs, prepared once and read by every layer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -29,7 +27,7 @@ class Group:
 class Batch:
     tokens: Tensor  # (T,)
     positions: Tensor  # (T,)
-    slots: Tensor  # (T,) where the new keys and values go: block * block_size + place in it
+    slots: Tensor  # (T,) where the new keys and values go: block * block_size + offset in the block
     groups: tuple[Group, ...]
     # (T,) where each row's result is among all groups' padded queries; None: in order
     merge: Tensor | None

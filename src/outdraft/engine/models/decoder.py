@@ -1,10 +1,8 @@
 """The transformer: Llama 2/3, Mistral, Qwen2/2.5, Qwen3 and SmolLM2/3 are one model.
 
-They differ in a few facts that ModelSpec names: biases, normed queries and keys, which
-layers rotate, which look back only so far, whether the head is the embedding.
+They differ in a few properties of ModelSpec: biases, norms of queries and keys, which layers
+rotate, which have a sliding window, whether the output matrix is the embedding.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from outdraft.engine.kv_cache import KVCache
-from outdraft.engine.models.attention import attend
+from outdraft.engine.models.attention import attend_batch
 from outdraft.engine.models.batch import Batch
 from outdraft.engine.models.elementwise import Rotary, rotate, silu
 from outdraft.engine.models.linear import AnyProduct, make_product
 from outdraft.engine.models.norm import Norm, widened
-from outdraft.engine.models.weights import Weights
-from outdraft.errors import CorruptFileError
+from outdraft.engine.models.weights import Weights, read_shaped
 from outdraft.modelspec import ModelSpec
 
 
@@ -35,6 +32,11 @@ class Layer:
     down: AnyProduct
     rotates: bool
     window: int | None
+
+    @property
+    def min_rows(self) -> int:
+        products = (self.qkv, self.output, self.gate_up, self.down)
+        return max(product.min_rows for product in products)
 
 
 class Decoder:
@@ -51,25 +53,21 @@ class Decoder:
         self.spec = spec
         self.dtype = embedding.dtype
         self.device = embedding.device
-        self._embedding = embedding  # (vocab, hidden)
+        self.embedding = embedding  # (vocab, hidden)
         self._layers = layers
         self._norm = norm
         self._head = head
-        # Fewest rows a step should have, see linear.PACKED_MIN_ROWS.
-        self.min_rows = max(head.min_rows, *(layer.qkv.min_rows for layer in layers))
+        # Fewest rows a step should have, see linear.STEADY_MIN_ROWS.
+        self.min_rows = max(head.min_rows, *(layer.min_rows for layer in layers))
         self._rotary = Rotary(spec, self.device)
-
-    @property
-    def embedding(self) -> Tensor:
-        return self._embedding
 
     def forward(
         self, batch: Batch, cache: KVCache, taps: Sequence[int] = ()
     ) -> tuple[Tensor, list[Tensor]]:
         """Hidden states (T, hidden) before the last norm, and those entering layers `taps`.
 
-        Layer 0 is entered by the embedding; entering one more than there are means leaving the
-        last. What is tapped comes in order of layers.
+        The embedding enters layer 0; the number of layers stands for what leaves the last one.
+        Tapped states come in the order of layers.
         """
         spec = self.spec
         rotated, still = self._rotary(batch.positions), self._rotary.still
@@ -77,7 +75,7 @@ class Decoder:
         eps = spec.rms_eps
         widths = (spec.intermediate_size, spec.intermediate_size)
         tapped: list[Tensor] = []
-        stream = widened(F.embedding(batch.tokens, self._embedding), eps)
+        stream = widened(F.embedding(batch.tokens, self.embedding), eps)
         x = stream.narrow(1, 0, spec.hidden_size)
         for index, layer in enumerate(self._layers):
             if index in taps:
@@ -90,15 +88,9 @@ class Decoder:
             qk = rotate(qk, rotated if layer.rotates else still)
             queries, keys = qk.split_with_sizes((spec.num_heads, spec.num_kv_heads), 1)
             cache.write(index, batch.slots, keys, values)
-            mixed = [
-                attend(queries, cache.keys[index], cache.values[index], group, layer.window)
-                for group in batch.groups
-            ]
-            attended = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
-            if batch.merge is not None:
-                attended = attended.index_select(0, batch.merge)
-            elif len(attended) > len(x):  # a single row, repeated
-                attended = attended.narrow(0, 0, len(x))
+            attended = attend_batch(
+                queries, cache.keys[index], cache.values[index], batch, layer.window
+            )
             x += layer.output(attended)
             gate_up = layer.gate_up(layer.mlp_norm(x, stream))
             gate, up = gate_up.split_with_sizes(widths, 1)
@@ -123,18 +115,12 @@ def load_decoder(
     on_layer: Callable[[int, int], None] = lambda done, total: None,
 ) -> Decoder:
     """Builds the model layer by layer, so that never more than one is held twice."""
-
     hidden, dim = spec.hidden_size, spec.head_dim
     queries, kv = spec.num_heads * dim, spec.num_kv_heads * dim
+    qkv = (("q", queries), ("k", kv), ("v", kv))
 
     def tensor(name: str, *shape: int) -> Tensor:
-        found = weights.get(name)
-        if found.shape != shape:
-            raise CorruptFileError(
-                f"tensor {name} has shape {tuple(found.shape)} where the model's own "
-                f"description makes it {shape}; the files do not belong together"
-            )
-        return found.to(device=device, dtype=dtype)
+        return read_shaped(weights, name, shape).to(device=device, dtype=dtype)
 
     def norm(name: str) -> Norm:
         return Norm(tensor(name, hidden), spec.rms_eps)
@@ -154,23 +140,13 @@ def load_decoder(
         width = spec.intermediate_size
         qk_norm = None
         if spec.qk_norm:
-            pairs = (("q", spec.num_heads), ("k", spec.num_kv_heads))
-            qk_norm = torch.cat(
-                [
-                    tensor(f"{attention}.{name}_norm.weight", dim).expand(count, -1)
-                    for name, count in pairs
-                ]
-            )
+            query_norm = tensor(f"{attention}.q_norm.weight", dim).expand(spec.num_heads, -1)
+            key_norm = tensor(f"{attention}.k_norm.weight", dim).expand(spec.num_kv_heads, -1)
+            qk_norm = torch.cat([query_norm, key_norm])
         return Layer(
             attention_norm=norm(f"{prefix}.input_layernorm.weight"),
             qkv=product(
-                {
-                    f"{attention}.q_proj": queries,
-                    f"{attention}.k_proj": kv,
-                    f"{attention}.v_proj": kv,
-                },
-                hidden,
-                bias=spec.qkv_bias,
+                {f"{attention}.{name}_proj": out for name, out in qkv}, hidden, bias=spec.qkv_bias
             ),
             qk_norm=qk_norm,
             output=product({f"{attention}.o_proj": hidden}, queries, bias=spec.o_bias),

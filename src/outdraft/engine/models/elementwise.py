@@ -1,11 +1,9 @@
 """Rotary position embedding and silu, spelled out.
 
-torch has one fused call for each (a complex product, F.silu), but at the end of a thread's
-share those fall back to scalar code that rounds differently, so a row's bits would depend on
-how many rows there are.
+torch has one fused call for each (a complex product, F.silu), but at the end of a thread's share
+these use scalar code that rounds differently. A row's bits would then depend on the number of
+rows.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 

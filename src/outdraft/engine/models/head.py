@@ -1,10 +1,8 @@
-"""A head: one layer over the target's hidden states that drafts (layout: modelspec/head.py).
+"""An EAGLE-3 head: one layer over the target's hidden states (layout: docs/heads.md).
 
-Runs a Batch like Decoder does, but is told each row's hidden state: the target's fused features,
-or the head's own output one step before. Its cache has one layer.
+It computes a Batch as Decoder does, with one more input for each row: the target's fused features
+one position before, or the head's own output for that position. Its cache has one layer.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 
@@ -13,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from outdraft.engine.kv_cache import KVCache
-from outdraft.engine.models.attention import attend
+from outdraft.engine.models.attention import attend_batch
 from outdraft.engine.models.batch import Batch
 from outdraft.engine.models.elementwise import Rotary, Rotation, rotate
 from outdraft.engine.models.linear import AnyProduct, make_product
@@ -21,6 +19,9 @@ from outdraft.engine.models.norm import Norm, widened
 from outdraft.engine.models.weights import Weights
 from outdraft.errors import CorruptFileError
 from outdraft.modelspec.head import COLUMNS, EMBEDDING, LM_HEAD, HeadSpec, canonical_name
+
+# The first token of a text has no features before it: its entry in the cache is masked.
+FIRST_KEY = 1
 
 
 class Head:
@@ -43,18 +44,15 @@ class Head:
         self._fc, self._qkv, self._output = products["fc"], products["qkv"], products["output"]
         self._gate_up, self._down = products["gate_up"], products["down"]
         self._lm_head = products["lm_head"]
-        # Fewest rows a step should have, see linear.PACKED_MIN_ROWS.
+        # Fewest rows a step should have, see linear.STEADY_MIN_ROWS.
         self.min_rows = max(product.min_rows for product in products.values())
-        self._rotary = Rotary(spec, self.device)
+        self.rotation = Rotary(spec, self.device)
 
     def fuse(self, features: Tensor) -> Tensor:
         """(T, 3 * G) of the target's tapped states → (T, H)."""
         missing = self.min_rows - len(features)
         padded = F.pad(features, (0, 0, 0, missing)) if missing > 0 else features
         return self._fc(padded)[: len(features)]
-
-    def rotation(self, positions: Tensor) -> Rotation:
-        return self._rotary(positions)
 
     def forward(self, batch: Batch, hidden: Tensor, cache: KVCache, rotation: Rotation) -> Tensor:
         """hidden (T, H), one for every row of the batch → the layer's output (T, H)."""
@@ -70,14 +68,7 @@ class Head:
         qk = rotate(qk, rotation)
         queries, keys = qk.split_with_sizes((spec.num_heads, spec.num_kv_heads), 1)
         cache.write(0, batch.slots, keys, values)
-        mixed = [
-            attend(queries, cache.keys[0], cache.values[0], group, None) for group in batch.groups
-        ]
-        attended = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
-        if batch.merge is not None:
-            attended = attended.index_select(0, batch.merge)
-        elif len(attended) > len(hidden):  # a single row, repeated
-            attended = attended.narrow(0, 0, len(hidden))
+        attended = attend_batch(queries, cache.keys[0], cache.values[0], batch, None)
         x = self._output(attended) + (normed if spec.norm_before_residual else hidden)
         gate_up = self._gate_up(self._mlp_norm(x, widened(x, eps)))
         gate, up = gate_up.split_with_sizes((spec.intermediate_size, spec.intermediate_size), 1)
@@ -145,7 +136,7 @@ def load_head(
 
 def read_lm_head(weights: Weights, targets: Tensor, embedding: Tensor) -> Tensor:
     """(D, H) float32, on the embedding's device. `targets`: the draft vocabulary's ids; the
-    target's `embedding` (V, H) is what a difference is added to."""
+    target's `embedding` (V, H), which a stored difference is added to."""
     stored = {canonical_name(name): name for name in weights.names()}
     matrix = weights.get(stored[LM_HEAD]).to(embedding.device, torch.float32)
     if COLUMNS not in stored:

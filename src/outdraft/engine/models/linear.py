@@ -1,11 +1,9 @@
 """Matrix products by weight format and device: the kernels torch already has.
 
-Which kernel serves where was chosen by measurement (`benchmarks/kernels.py`, results in
-`dev/LOG.md`). On a CPU the plain product is slow for the few rows of a decoding step, and
-rounds differently for one row than for several; oneDNN's prepacked product is neither.
+The kernels were chosen by measurement (`benchmarks/kernels.py`, results in `dev/LOG.md`). On a
+CPU the plain product is slow for the few rows of a decoding step, and rounds differently for one
+row than for several. oneDNN's prepacked product does neither.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 
@@ -18,12 +16,12 @@ from outdraft.speculation import QUANTIZATIONS
 
 Product = Callable[[Tensor], Tensor]  # (T, in) → (T, out)
 
-INT8_INPUTS = 16  # the kernel reads so many at once, without looking whether they are there
+INT8_INPUTS = 16  # the kernel reads so many at once without a bounds check
 INT4_GROUP = 32  # weights that share one scale and zero point
 
-# The prepacked kernels are as fast for 4 rows as for 1, and only from there on is every
-# row's result independent of how many rows there are.
-PACKED_MIN_ROWS = 4
+# The kernels are as fast for 4 rows as for 1 (the plain one nearly), and only from there on is
+# every row's result independent of how many rows there are.
+STEADY_MIN_ROWS = 4
 
 
 class DenseProduct:
@@ -39,49 +37,81 @@ class DenseProduct:
         return F.linear(x, self._weight, self._bias)
 
 
-class PackedProduct:
-    """oneDNN with weights packed ahead into the order its kernel reads them."""
+class SteadyProduct:
+    """A kernel on a CPU, called with such numbers of rows that each row always has the same bits.
 
-    min_rows = PACKED_MIN_ROWS
+    oneDNN with weights packed ahead into the order its kernel reads them; where it has none for
+    this CPU, torch's own product.
+    """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, 2 * PACKED_MIN_ROWS)
-        self._bias = bias
-        self._product = torch.ops.mkldnn._linear_pointwise.default
-        shape = (*weight.shape, weight.dtype, torch.get_num_threads())
+        make_kernel = _packed_kernel if can_prepack(weight.dtype) else _plain_kernel
+        self._multiply = make_kernel(weight, bias)
+        out, inputs = weight.shape
+        shape = (out, inputs, weight.dtype, torch.get_num_threads(), make_kernel)
         if shape not in _MAX_ROWS:
-            sample = torch.randn(_ROWS_TO_TRY[-1], weight.shape[1]).to(weight.dtype)
-            _MAX_ROWS[shape] = most_rows_alike(self._multiply, sample)
+            sample, sensitive = sensitive_sample(out, inputs, weight.dtype)
+            _MAX_ROWS[shape] = most_rows_alike(make_kernel(sensitive, None), sample)
         self._max_rows = _MAX_ROWS[shape]
+        self.min_rows = min(STEADY_MIN_ROWS, self._max_rows)
 
     def __call__(self, x: Tensor) -> Tensor:
         if len(x) <= self._max_rows:
             return self._multiply(x)
-        if self._max_rows < 2 * PACKED_MIN_ROWS:
-            padded = F.pad(x, (0, 0, 0, -len(x) % PACKED_MIN_ROWS))
-            parts = padded.split(PACKED_MIN_ROWS)
+        if self._max_rows < 2 * STEADY_MIN_ROWS:
+            padded = F.pad(x, (0, 0, 0, -len(x) % self.min_rows))
+            parts = padded.split(self.min_rows)
         else:  # of nearly one size, so that none is too small
             parts = x.tensor_split(-(-len(x) // self._max_rows))
         return torch.cat([self._multiply(part) for part in parts])[: len(x)]
 
-    def _multiply(self, x: Tensor) -> Tensor:
-        y: Tensor = self._product(x, self._weight, self._bias, "none", [], "")
-        return y
+
+def _packed_kernel(weight: Tensor, bias: Tensor | None) -> Product:
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight, 2 * STEADY_MIN_ROWS)
+    product = torch.ops.mkldnn._linear_pointwise.default
+    return lambda x: product(x, packed, bias, "none", [], "")
 
 
-# By shape of the weights, dtype and number of threads; found when first needed.
-_MAX_ROWS: dict[tuple[int, int, torch.dtype, int], int] = {}
+def _plain_kernel(weight: Tensor, bias: Tensor | None) -> Product:
+    return lambda x: F.linear(x, weight, bias)
+
+
+# By shape of the weights, dtype, number of threads and kernel; measured when first needed.
+_MAX_ROWS: dict[tuple[object, ...], int] = {}
 _ROWS_TO_TRY = (5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
+_DIFFERENT_OUTPUTS = 512  # of a sample's weights, then the same again: random numbers take time
+
+
+def sensitive_sample(out: int, inputs: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Rows and weights whose products are 0, but for rounding: what is left of a sum depends on its
+    order alone, and bfloat16 does not round that away. Large and small numbers are mixed, so that
+    few of them do too."""
+    draw = torch.Generator().manual_seed(0)
+    half = inputs // 2
+    rows = torch.zeros(_ROWS_TO_TRY[-1], inputs)
+    weight = torch.zeros(min(out, _DIFFERENT_OUTPUTS), inputs)
+    order = torch.randperm(inputs, generator=draw)
+    first, second = order[:half], order[half : 2 * half]
+    size = torch.randint(-8, 9, (half,), generator=draw).exp2()
+    rows[:, first] = torch.randn(len(rows), half, generator=draw) * size
+    weight[:, first] = torch.randn(len(weight), half, generator=draw)
+    rows[:, second], weight[:, second] = -rows[:, first], weight[:, first]
+    return rows.to(dtype), weight.to(dtype).repeat(-(-out // len(weight)), 1)[:out]
 
 
 def most_rows_alike(product: Product, sample: Tensor) -> int:
-    """How many rows `product` takes with every row's bits what they are among 4.
+    """The most rows for which every row of `product` has the same bits as among 4 rows.
 
-    Some CPUs' kernels sum in another order from some number of rows on. More than 64 rows
-    are never taken at once: a prompt then is about 7 % slower, and nothing else is.
+    1 if already among 4 rows the place of a row matters. On some CPUs, kernels sum in another
+    order from some number of rows on. More than 64 rows are never computed at once, which makes
+    prompts about 7 % slower and nothing else.
     """
-    expected = torch.cat([product(part) for part in sample.split(PACKED_MIN_ROWS)])
-    most = PACKED_MIN_ROWS
+    expected = torch.cat([product(part) for part in sample.split(STEADY_MIN_ROWS)])
+    for shift in range(1, STEADY_MIN_ROWS):
+        place = slice(shift, shift + STEADY_MIN_ROWS)
+        if not torch.equal(product(sample[place]), expected[place]):
+            return 1
+    most = STEADY_MIN_ROWS
     for rows in _ROWS_TO_TRY:
         if not torch.equal(product(sample[:rows]), expected[:rows]):
             break
@@ -137,7 +167,7 @@ class Int4Product:
         return y if self._bias is None else y + self._bias
 
 
-AnyProduct = DenseProduct | PackedProduct | Int8Product | Int4Product
+AnyProduct = DenseProduct | SteadyProduct | Int8Product | Int4Product
 
 
 def make_product(weight: Tensor, bias: Tensor | None, quantization: str) -> AnyProduct:
@@ -159,9 +189,8 @@ def make_product(weight: Tensor, bias: Tensor | None, quantization: str) -> AnyP
         return Int4Product(weight, bias)
     if quantization != "none":
         raise unknown_choice("quantization", quantization, QUANTIZATIONS)
-    if weight.device.type == "cpu" and can_prepack(weight.dtype):
-        return PackedProduct(weight, bias)
-    return DenseProduct(weight, bias)
+    is_on_cpu = weight.device.type == "cpu"
+    return SteadyProduct(weight, bias) if is_on_cpu else DenseProduct(weight, bias)
 
 
 def can_prepack(dtype: torch.dtype) -> bool:

@@ -1,12 +1,10 @@
-"""The norm before each product, in as few operations as torch lets it be on a CPU.
+"""RMS norm in as few operations as torch allows on a CPU.
 
-A decoding step is hundreds of small operations between its products, and torch's own
-rms_norm is six of them there. In float32 the stream (T, hidden) therefore carries one more
-column that holds sqrt(hidden * eps): its Euclidean norm is then sqrt(hidden) times the
-root mean square that is wanted, eps included, and three operations do.
+A decoding step is hundreds of small operations between its products, and torch's own rms_norm is
+six of them on a CPU. In float32 the stream (T, hidden) therefore has one more column, which holds
+sqrt(hidden * eps): its Euclidean norm is then sqrt(hidden) times the wanted root mean square, eps
+included, and three operations are enough.
 """
-
-from __future__ import annotations
 
 import torch
 import torch.nn.functional as F

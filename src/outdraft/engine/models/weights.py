@@ -4,15 +4,10 @@ Whatever the source, `model.layers.3.self_attn.q_proj.weight` is the same rows i
 the model code knows one layout. Files are memory-mapped; what `get` returns is a fresh tensor,
 and nothing else is held.
 
-GGUF differs in three ways that are undone here. Names are llama.cpp's. Quantized tensors are
-dequantized to float32. And for the architectures in `PERMUTED`, llama.cpp's converter reorders
-the rows of q and k within each head from two halves (0 … d/2, d/2 … d) to interleaved pairs,
-because its rotary embedding for them turns neighbouring elements.
+GGUF differs in three ways that are undone here: llama.cpp's names, the order of q's and k's rows
+(both in `modelspec/gguf_layout.py`), and quantized tensors, which are dequantized to float32.
 """
 
-from __future__ import annotations
-
-import re
 from pathlib import Path
 from typing import Protocol
 
@@ -23,48 +18,27 @@ from gguf.quants import dequantize
 from safetensors import SafetensorError, safe_open
 
 from outdraft.errors import CorruptFileError, ModelError
-from outdraft.modelspec.gguf_header import GgufTensor, read_gguf_header
+from outdraft.modelspec.gguf_header import read_gguf_header
+from outdraft.modelspec.gguf_layout import PERMUTED, hf_name
 from outdraft.modelspec.packed import packed_type, plain_name, unpack
 from outdraft.modelspec.tensors import (
     INDEX,
     SINGLE,
-    read_json,
+    TensorEntry,
     read_safetensors_header,
     weight_files,
 )
+from outdraft.whole_file import read_json
 
-# Whose converter derives from the Llama one. Qwen's do not: their rows stay as they are.
-PERMUTED = frozenset({"llama", "smollm3"})
-
-_TOP_NAMES = {
-    "token_embd.weight": "model.embed_tokens.weight",
-    "output_norm.weight": "model.norm.weight",
-    "output.weight": "lm_head.weight",
-    "rope_freqs.weight": "rope_freqs.weight",  # llama3 scaling: a divisor per rotary frequency
-}
-_BLOCK_NAMES = {
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "attn_q_norm": "self_attn.q_norm",
-    "attn_k_norm": "self_attn.k_norm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-    "attn_norm": "input_layernorm",
-    "ffn_norm": "post_attention_layernorm",
-}
+_PLAIN = {"F32": np.float32, "F16": np.float16, "BF16": np.int16}  # numpy has no bfloat16
 
 
 class Weights(Protocol):
-    """A model's tensors by name, each read when asked for."""
+    """A model's tensors by name, each read on demand."""
 
     def names(self) -> frozenset[str]: ...
 
     def get(self, name: str) -> torch.Tensor: ...
-
-    def __contains__(self, name: object) -> bool: ...
 
 
 def open_weights(path: Path, *, num_heads: int, num_kv_heads: int) -> Weights:
@@ -78,20 +52,28 @@ def open_weights(path: Path, *, num_heads: int, num_kv_heads: int) -> Weights:
     raise ModelError(f"{path} is neither a folder of safetensors nor a .gguf file")
 
 
+def read_shaped(weights: Weights, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+    """A tensor that must have the shape that the model's spec gives it."""
+    values = weights.get(name)
+    if values.shape != shape:
+        raise CorruptFileError(
+            f"tensor {name} has shape {tuple(values.shape)} where the model's own description "
+            f"makes it {tuple(shape)}; the files do not belong together"
+        )
+    return values
+
+
 class SafetensorsWeights:
     """A folder with model.safetensors, or shards and their index; dtypes as in the files, packed
     matrices as float32."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        held = _tensor_files(folder)
-        self._file_of = {plain_name(stored): (file, stored) for stored, file in held.items()}
+        held = _tensor_files(folder).items()
+        self._file_of = {plain_name(stored): (file, stored) for stored, file in held}
 
     def names(self) -> frozenset[str]:
         return frozenset(self._file_of)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._file_of
 
     def get(self, name: str) -> torch.Tensor:
         if name not in self._file_of:
@@ -111,11 +93,8 @@ class SafetensorsWeights:
 
 def _tensor_files(folder: Path) -> dict[str, Path]:
     """Tensor name → the file that holds it, every file checked for its full length."""
-    if (
-        not (folder / SINGLE).exists()
-        and not (folder / INDEX).exists()
-        and any(folder.glob("*.bin"))
-    ):
+    has_safetensors = (folder / SINGLE).exists() or (folder / INDEX).exists()
+    if not has_safetensors and any(folder.glob("*.bin")):
         raise ModelError(
             f"{folder} holds only .bin weights, which run code when opened; "
             "convert them to safetensors (save_pretrained writes them)"
@@ -144,9 +123,6 @@ class GgufWeights:
     def names(self) -> frozenset[str]:
         return frozenset(self._tensors)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._tensors
-
     def get(self, name: str) -> torch.Tensor:
         tensor = self._tensors.get(name)
         if tensor is None:
@@ -156,38 +132,24 @@ class GgufWeights:
         return unpermute(values, heads) if self._permuted and heads else values
 
 
-def hf_name(gguf_name: str) -> str | None:
-    """The Hugging Face name of a GGUF tensor; None for one no supported family uses."""
-    if gguf_name in _TOP_NAMES:
-        return _TOP_NAMES[gguf_name]
-    block = re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", gguf_name)
-    if block is None or block[2] not in _BLOCK_NAMES:
-        return None
-    return f"model.layers.{block[1]}.{_BLOCK_NAMES[block[2]]}.{block[3]}"
-
-
 def unpermute(values: torch.Tensor, num_heads: int) -> torch.Tensor:
     """Rows of each head from interleaved pairs back to two halves. values: [heads * d, ...]"""
     pairs = values.reshape(num_heads, -1, 2, *values.shape[1:])  # [heads, d/2, 2, ...]
     return pairs.transpose(1, 2).reshape(values.shape)
 
 
-def _read_tensor(path: Path, name: str, tensor: GgufTensor) -> torch.Tensor:
+def _read_tensor(path: Path, name: str, tensor: TensorEntry) -> torch.Tensor:
     """One tensor out of the file, copied; quantized types as float32."""
-    kind = tensor.type_name
+    kind = tensor.dtype
     if tensor.num_bytes == 0:
         raise _no_dequantizer(path, name, kind)
     raw = np.memmap(path, dtype=np.uint8, mode="r", offset=tensor.offset, shape=(tensor.num_bytes,))
-    if kind == "F32":
-        return torch.from_numpy(np.array(raw.view(np.float32)).reshape(tensor.shape))
-    if kind == "F16":
-        return torch.from_numpy(np.array(raw.view(np.float16)).reshape(tensor.shape))
-    if kind == "BF16":
-        bits = np.array(raw.view(np.int16)).reshape(tensor.shape)
-        return torch.from_numpy(bits).view(torch.bfloat16)
+    if kind in _PLAIN:
+        plain = torch.from_numpy(np.array(raw.view(_PLAIN[kind])).reshape(tensor.shape))
+        return plain.view(torch.bfloat16) if kind == "BF16" else plain
     try:
         rows = np.asarray(raw).reshape(*tensor.shape[:-1], -1)
-        values = dequantize(rows, GGMLQuantizationType(tensor.type_id))
+        values = dequantize(rows, GGMLQuantizationType[kind])
     except (NotImplementedError, ValueError) as error:
         raise _no_dequantizer(path, name, kind) from error
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))

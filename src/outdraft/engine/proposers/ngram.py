@@ -1,11 +1,9 @@
-"""N-gram lookup: what followed the last time the text had its present ending."""
-
-from __future__ import annotations
+"""N-gram lookup: proposes what followed the last occurrence of the text's ending."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
-from outdraft.engine.proposers.proposer import Ask, Draft
+from outdraft.engine.proposers.proposer import DraftRequest, Proposal
 from outdraft.engine.sequence import Sequence
 
 
@@ -22,19 +20,19 @@ class NgramProposer:
         self._sizes = range(max_match, min_match - 1, -1)  # longest match first
         self._indexes: dict[int, _Index] = {}
 
-    def propose(self, asks: Seq[Ask]) -> list[Draft]:
-        return [Draft(self._lookup(ask.sequence, ask.k)) for ask in asks]
+    def propose(self, requests: Seq[DraftRequest]) -> list[Proposal]:
+        return [Proposal(self._lookup(each.sequence, each.k)) for each in requests]
 
     def release(self, sequence: Sequence) -> None:
         self._indexes.pop(sequence.id, None)
 
     def forget(self) -> None:
-        """Nothing to drop: a text is only ever matched with itself."""
+        """Nothing to drop: a text is only matched with itself."""
 
     def _lookup(self, sequence: Sequence, k: int) -> list[int]:
         tokens = sequence.tokens
         index = self._indexes.setdefault(sequence.id, _Index())
-        # The present ending itself stays out: nothing follows it yet.
+        # The current ending is left out: nothing follows it yet.
         for end in range(index.num_indexed + 1, len(tokens)):
             for size in self._sizes:
                 if size <= end:
@@ -44,12 +42,12 @@ class NgramProposer:
             if size < len(tokens):
                 at = index.follower.get(tuple(tokens[len(tokens) - size :]))
                 if at is not None:
-                    return _read_on(tokens, at, k)
+                    return _copy_from(tokens, at, k)
         return []
 
 
-def _read_on(tokens: list[int], at: int, count: int) -> list[int]:
-    """`count` tokens from `at`; behind the end the text is taken to go on as it is drafted."""
+def _copy_from(tokens: list[int], at: int, count: int) -> list[int]:
+    """`count` tokens from `at`. After the end of the text, the draft continues from itself."""
     draft = tokens[at : at + count]
     while len(draft) < count:
         draft.append(draft[len(draft) - (len(tokens) - at)])

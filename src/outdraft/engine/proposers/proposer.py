@@ -1,16 +1,13 @@
-"""The one seam every proposer fits.
+"""The protocol of proposers: anything that guesses the next tokens of a sequence.
 
 A proposer is asked for drafts before a step and told when a sequence is over. It reads
-`sequence.tokens`, which only ever grow; it keeps what it needs per sequence under
-`sequence.id`, and catches up by itself when it was not asked for a while: speculation may
-be switched on and off at any round. Its guesses can cost time but never change a text.
-One that also is an `Observer` is shown the target's hidden states after every step, whether it
-was asked or not.
+`sequence.tokens`, which only ever grow. What it remembers of a sequence it keeps under
+`sequence.id`, and it catches up by itself when it was not asked for a while: speculation may be
+switched on and off in any round. A wrong guess costs time but never changes a text. A proposer
+that is also an `Observer` is given the target's hidden states after every step.
 
 `outdraft.testing.contracts.ProposerContract` is the suite that every proposer passes.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
@@ -22,31 +19,31 @@ from outdraft.engine.sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class DraftRequest:
     sequence: Sequence
     k: int  # at most so many tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class Proposal:
     tokens: list[int]  # 0 to k of them
-    # (len(tokens), vocab): what each token was drawn from, where the rule asks for it.
-    # None: the proposer is sure of its tokens.
+    # (len(tokens), vocab): the distribution each token was drawn from, where the verification
+    # rule needs it. None: the proposer is sure of its tokens.
     probs: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What a step computed of one sequence, but for drafts that were refused."""
+class Observation:
+    """The target's hidden states of one sequence's tokens, without refused drafts."""
 
     sequence: Sequence
     start: int  # position of the first row
-    features: Tensor  # (n, taps * hidden): see Runner
+    features: Tensor  # (n, taps * hidden): see RunResult
 
 
 class Proposer(Protocol):
-    def propose(self, asks: Seq[Ask]) -> list[Draft]:
-        """One draft per ask, in order; an empty one where there is nothing to propose."""
+    def propose(self, requests: Seq[DraftRequest]) -> list[Proposal]:
+        """One proposal per request, in order; an empty one where there is nothing to propose."""
         ...
 
     def release(self, sequence: Sequence) -> None:
@@ -62,8 +59,10 @@ class Proposer(Protocol):
 class Observer(Protocol):
     """A proposer that reads the target's hidden states."""
 
-    def observe(self, seen: Seq[Seen]) -> None:
-        """Behind a step, before its new tokens are appended. A sequence comes in order of
-        positions, but not always from 0 (a beginning found in the cache) nor once only (one
-        that was sent back to wait)."""
+    def observe(self, observations: Seq[Observation]) -> None:
+        """Called after a step, before its new tokens are appended.
+
+        The positions of a sequence come in order. They may start after 0 (a prefix found in the
+        cache) or come again (after a preemption).
+        """
         ...

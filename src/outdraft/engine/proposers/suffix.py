@@ -1,21 +1,19 @@
-"""Suffix matching over this text and earlier ones, as long a draft as the match deserves.
+"""Suffix matching over this text and earlier ones; longer matches give longer drafts.
 
 A suffix automaton finds, in constant time per token, the longest ending of the text that
 occurred before, in the text itself or in what earlier requests wrote. From there the most
 frequent continuation is followed while its probability, by those counts, stays high enough.
 
-Requests that ask for a draft length of their own remember apart from others: who compares draft
-lengths sends the same prompts with each, and one must not copy the answers of another.
+Requests with a draft length of their own have a memory of their own: a comparison of draft lengths
+sends the same prompts with each, and one must not copy the texts of another.
 """
-
-from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
-from outdraft.engine.proposers.proposer import Ask, Draft
+from outdraft.engine.proposers.proposer import DraftRequest, Proposal
 from outdraft.engine.sequence import Sequence
 
 _ROOT = 0
@@ -39,11 +37,11 @@ class SuffixAutomaton:
 
     def extend(self, token: int) -> None:
         """Appends one token to the text being fed."""
-        known = self._next[self._last].get(token)
-        if known is not None and self._length[known] == self._length[self._last] + 1:
-            self._last = known  # an earlier text began the same way
-        elif known is not None:
-            self._last = self._clone(self._last, token, known)
+        state = self._next[self._last].get(token)
+        if state is not None and self._length[state] == self._length[self._last] + 1:
+            self._last = state  # an earlier text began the same way
+        elif state is not None:
+            self._last = self._clone(self._last, token, state)
         else:
             self._last = self._append(token)
         state, steps = self._last, 0
@@ -51,8 +49,10 @@ class SuffixAutomaton:
             self._count[state] += 1
             state, steps = self._link[state], steps + 1
 
-    def end_text(self) -> None:
-        """The next token begins a new text."""
+    def feed(self, text: Iterable[int]) -> None:
+        """Appends a whole text; the next token begins a new one."""
+        for token in text:
+            self.extend(token)
         self._last = _ROOT
 
     def ending(self) -> tuple[int, int]:
@@ -62,7 +62,7 @@ class SuffixAutomaton:
 
     def advance(self, state: int, length: int, token: int) -> tuple[int, int]:
         """The longest known ending after `token`, given the one before it."""
-        # States may have been split since: the shorter part is behind the link.
+        # States may have been split since: the link leads to the shorter part.
         while state != _ROOT and length <= self._length[self._link[state]]:
             state = self._link[state]
         while state != _ROOT and token not in self._next[state]:
@@ -125,12 +125,12 @@ class SuffixAutomaton:
 
 @dataclass(slots=True)
 class _Reading:
-    """What is known of one running sequence."""
+    """One running sequence."""
 
     own: SuffixAutomaton = field(default_factory=SuffixAutomaton)
     num_read: int = 0
     shared: tuple[int, int] = (_ROOT, 0)  # its ending in the earlier texts
-    generation: int = 0  # of the earlier texts, when `shared` was found
+    generation: int = 0  # of the memory that `shared` belongs to
 
 
 @dataclass(slots=True)
@@ -139,11 +139,11 @@ class _Memory:
 
     automaton: SuffixAutomaton = field(default_factory=SuffixAutomaton)
     texts: deque[list[int]] = field(default_factory=deque)
-    generation: int = 0  # places in an automaton of an earlier generation mean nothing
+    generation: int = 0  # states of an earlier generation are not valid any more
 
     def add(self, text: list[int]) -> None:
         self.texts.append(text)
-        self._feed(text)
+        self.automaton.feed(text)
 
     def keep(self, num_texts: int) -> None:
         """Only the newest so many."""
@@ -151,18 +151,13 @@ class _Memory:
             self.texts.popleft()
         self.automaton = SuffixAutomaton()
         for text in self.texts:
-            self._feed(text)
+            self.automaton.feed(text)
         self.generation += 1
 
     def walk(self, place: tuple[int, int], tokens: Iterable[int]) -> tuple[int, int]:
         for token in tokens:
             place = self.automaton.advance(*place, token)
         return place
-
-    def _feed(self, text: list[int]) -> None:
-        for token in text:
-            self.automaton.extend(token)
-        self.automaton.end_text()
 
 
 class SuffixProposer:
@@ -181,8 +176,8 @@ class SuffixProposer:
         self._readings: dict[int, _Reading] = {}
         self._memories: dict[int | None, _Memory] = {}  # by the requests' own draft length
 
-    def propose(self, asks: Seq[Ask]) -> list[Draft]:
-        return [Draft(self._draft(ask.sequence, ask.k)) for ask in asks]
+    def propose(self, requests: Seq[DraftRequest]) -> list[Proposal]:
+        return [Proposal(self._draft(each.sequence, each.k)) for each in requests]
 
     def release(self, sequence: Sequence) -> None:
         self._readings.pop(sequence.id, None)
@@ -223,8 +218,7 @@ class SuffixProposer:
         reading.num_read = len(tokens)
 
     def _make_room(self) -> None:
-        """The older half of the largest memory goes: what people ask for now is like what they
-        just asked."""
+        """Drops the older half of the largest memory: recent texts are the most useful."""
         while sum(len(each.automaton) for each in self._memories.values()) > self._max_states:
             largest = max(self._memories.values(), key=lambda each: len(each.automaton))
             largest.keep(len(largest.texts) // 2)

@@ -1,11 +1,11 @@
 """A model's own tokenizer and chat template, from a folder or a GGUF file.
 
-`tokenizers` does the work. transformers, seconds to import, is asked only to convert what has no
-tokenizer.json, and the result is kept in the cache folder.
+`tokenizers` does the work. transformers, which takes seconds to import, only converts models
+without a tokenizer.json, and the result is kept in the cache folder.
 """
 
 from outdraft.engine.tokenizer.parts import TokenizerParts
 from outdraft.engine.tokenizer.text_stream import TextStream
-from outdraft.engine.tokenizer.tokenizer import Tokenizer, first_difference, load_tokenizer
+from outdraft.engine.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
-__all__ = ["TextStream", "Tokenizer", "TokenizerParts", "first_difference", "load_tokenizer"]
+__all__ = ["TextStream", "Tokenizer", "TokenizerParts", "load_tokenizer"]

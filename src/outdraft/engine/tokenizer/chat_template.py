@@ -4,8 +4,6 @@ A template comes with a model from anywhere, so it runs in the immutable sandbox
 the plain messages and the special tokens.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -87,11 +85,7 @@ def _tojson(
 ) -> str:
     """Plain JSON: jinja's own filter escapes HTML characters."""
     return json.dumps(
-        value,
-        ensure_ascii=ensure_ascii,
-        indent=indent,
-        separators=separators,
-        sort_keys=sort_keys,
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
 
 

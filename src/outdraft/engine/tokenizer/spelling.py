@@ -1,7 +1,5 @@
 """How vocabularies spell bytes: a token may be half a character, which has no text of its own."""
 
-from __future__ import annotations
-
 import re
 
 import tokenizers
@@ -17,7 +15,7 @@ _BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2})>")
 
 
 def is_byte_level(backend: tokenizers.Tokenizer) -> bool:
-    """Asked of the decoder itself: a byte-level one may stand anywhere in a sequence of them."""
+    """Tested by decoding: a byte-level decoder may be anywhere in a sequence of decoders."""
     return backend.decoder is not None and backend.decoder.decode(["aĠa"]) == "a a"
 
 

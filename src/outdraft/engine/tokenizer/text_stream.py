@@ -1,15 +1,10 @@
-"""Tokens in, text out as it becomes safe to show."""
-
-from __future__ import annotations
+"""Turns tokens into text as they come."""
 
 from collections.abc import Sequence
-from typing import Protocol
+
+from outdraft.engine.tokenizer.tokenizer import Tokenizer
 
 _UNFINISHED = "\ufffd"  # what the bytes of half a character decode to
-
-
-class Decodes(Protocol):
-    def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str: ...
 
 
 class TextStream:
@@ -24,11 +19,8 @@ class TextStream:
     model's first new word keeps its leading space.
     """
 
-    def __init__(
-        self, tokenizer: Decodes, *, after: Sequence[int] = (), skip_special: bool = True
-    ) -> None:
-        self._tokenizer = tokenizer
-        self._skip_special = skip_special
+    def __init__(self, tokenizer: Tokenizer, *, after: Sequence[int] = ()) -> None:
+        self._decode = tokenizer.decode
         self._ids = list(after[-6:])
         self._num_shown = len(self._ids)
 
@@ -37,7 +29,7 @@ class TextStream:
         return "".join([self._feed_one(token) for token in ids])
 
     def finish(self) -> str:
-        """What was still held back, as it is: the sequence has ended."""
+        """What was held back, at the end of the sequence."""
         shown, whole = self._window()
         self._num_shown = len(self._ids)
         return whole[len(shown) :]
@@ -53,6 +45,3 @@ class TextStream:
 
     def _window(self) -> tuple[str, str]:
         return self._decode(self._ids[: self._num_shown]), self._decode(self._ids)
-
-    def _decode(self, ids: Sequence[int]) -> str:
-        return self._tokenizer.decode(ids, skip_special=self._skip_special)

@@ -1,6 +1,4 @@
-"""Text to token ids and back, chats, and comparing two tokenizers."""
-
-from __future__ import annotations
+"""Text to token ids and back, and chats."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -38,7 +36,7 @@ class Tokenizer:
 
     def encode(self, text: str, *, add_special: bool = True) -> list[int]:
         """Token ids. `add_special` puts BOS first where the model's own tokenizer does."""
-        # The batch form lets go of the interpreter lock: a long text must not stall a server.
+        # The batch form releases the interpreter lock: a long text must not stall a server.
         [encoded] = self._backend.encode_batch_fast([text], add_special_tokens=False)
         ids: list[int] = encoded.ids
         if add_special and self._adds_bos and self.bos_id is not None:
@@ -96,6 +94,10 @@ class Tokenizer:
         """Every token, as the tokenizer spells it, and its id."""
         return dict(self._backend.get_vocab(with_added_tokens=True))
 
+    def tokens(self) -> dict[int, str]:
+        """Every token by its id."""
+        return {index: token for token, index in self.vocab().items()}
+
     def _id_of(self, name: str) -> int | None:
         text = self._special_tokens.get(name)
         return None if text is None else self._backend.token_to_id(text)
@@ -105,35 +107,15 @@ class Tokenizer:
         return self.bos_id is not None and ids[:1] == [self.bos_id]
 
 
-def first_difference(target: Tokenizer, draft: Tokenizer) -> str | None:
-    """None when both map the same tokens to the same ids; else what differs, in one line."""
-    ours = {i: token for token, i in target.vocab().items()}
-    theirs = {i: token for token, i in draft.vocab().items()}
-    if ours == theirs:
-        return None
-    first = next(i for i in sorted(ours.keys() | theirs.keys()) if ours.get(i) != theirs.get(i))
-    return (
-        f"the target's tokenizer has {len(ours)} tokens, the draft's {len(theirs)}; "
-        f"the first that differs is id {first}: {_shown(ours.get(first))} in the target, "
-        f"{_shown(theirs.get(first))} in the draft"
-    )
-
-
-def _shown(token: str | None) -> str:
-    return "nothing" if token is None else repr(token)
-
-
 def load_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer of a Hugging Face folder or a `.gguf` file."""
     if path.is_dir():
-        return _build(folder_parts(path), path)
-    if path.suffix == ".gguf" and path.exists():
-        return _build(gguf_parts(path), path)
-    raise ModelError(f"{path} is neither a model folder nor a .gguf file: no tokenizer there")
-
-
-def _build(parts: TokenizerParts, source: Path) -> Tokenizer:
+        parts = folder_parts(path)
+    elif path.suffix == ".gguf" and path.exists():
+        parts = gguf_parts(path)
+    else:
+        raise ModelError(f"{path} is neither a model folder nor a .gguf file: no tokenizer there")
     try:
         return Tokenizer(parts)
     except Exception as error:  # tokenizers raises bare Exception for whatever it cannot parse
-        raise CorruptFileError(f"{source}: the tokenizer cannot be read ({error})") from error
+        raise CorruptFileError(f"{path}: the tokenizer cannot be read ({error})") from error

@@ -1,0 +1,1 @@
+"""SGLang: tensor parallel, also over several hosts."""

@@ -1,0 +1,1 @@
+"""vLLM: tensor, pipeline and data parallel, several hosts through Ray."""

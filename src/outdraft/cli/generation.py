@@ -1,0 +1,143 @@
+"""What `outdraft generate` does with an engine: stream a text in colours, time it against off."""
+
+import statistics
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from outdraft.engine.assemble import load_engine as load_engine
+from outdraft.engine.engine import Engine
+from outdraft.engine.outputs import Generation
+from outdraft.engine.sequence import SamplingParams
+from outdraft.engine.tokenizer import TextStream
+from outdraft.errors import OptionError
+from outdraft.speculation import Speculation
+
+# Blue and orange can be told apart by colour-blind readers; bold marks the target's own tokens
+# where there is no colour.
+_ACCEPTED = "deep_sky_blue1"
+_OWN = "bold orange1"
+
+
+def encode_prompt(engine: Engine, prompt: str, *, raw: bool) -> list[int]:
+    if raw or engine.tokenizer.chat_template is None:
+        return engine.tokenizer.encode(prompt)
+    return engine.tokenizer.apply_chat([{"role": "user", "content": prompt}])
+
+
+def warm_up(engine: Engine, tokens: list[int]) -> None:
+    """The first steps of a process are slow; no run that is timed should include them."""
+    engine.generate([tokens], SamplingParams(max_tokens=8, ignore_eos=True))
+    engine.forget()
+
+
+def compare_with_off(
+    engine: Engine, tokens: list[int], params: SamplingParams, shown: Generation, num_runs: int
+) -> dict[str, Any]:
+    """Decoding speed with speculation relative to off, run in turns."""
+    params = replace(params, seed=shown.seed)  # the same text on both sides
+    on: list[float] = []
+    off: list[float] = []
+    is_same = True
+    for _ in range(num_runs):
+        for speeds, k in ((on, None), (off, 0)):
+            engine.forget()  # what an earlier run wrote must not help a later one
+            [generation] = engine.generate([tokens], params, k=k)
+            if generation.tokens_per_s is None:
+                raise OptionError("the text has a single token: there is nothing to compare")
+            speeds.append(generation.tokens_per_s)
+            is_same = is_same and generation.tokens == shown.tokens
+    ratios = [with_ / without for with_, without in zip(on, off, strict=True)]
+    return {
+        "runs": num_runs,
+        "speedup": statistics.median(ratios),
+        "lowest": min(ratios),
+        "highest": max(ratios),
+        "same_text": is_same,
+    }
+
+
+def show_generation(
+    engine: Engine, tokens: list[int], params: SamplingParams, colour: str
+) -> Generation:
+    """Streams the text, each token in the colour of its origin."""
+    console = _make_console(colour)
+    stream = TextStream(engine.tokenizer, after=tokens)
+    pending: list[tuple[str, str]] = []
+    generation: Generation | None = None
+    for event in engine.stream(tokens, params):
+        if isinstance(event, Generation):
+            generation = event
+            continue
+        for place, token in enumerate(event.tokens):
+            style = _ACCEPTED if place < event.num_accepted else _OWN
+            pending.append((stream.feed([token]), style))
+        if event.finish_reason is not None:
+            pending.append((stream.finish(), _OWN))
+        # The engine decides how much may be shown: a stop string may still cut off the rest.
+        _show_up_to(console, pending, len(event.text))
+    console.print()
+    assert generation is not None
+    return generation
+
+
+def show_summary(
+    generation: Generation, speculation: Speculation, comparison: dict[str, Any] | None, colour: str
+) -> None:
+    parts = [f"{len(generation.tokens)} tokens"]
+    if generation.tokens_per_s is not None:
+        parts.append(f"{generation.tokens_per_s:.1f} tokens/s")
+    acceptance = generation.acceptance
+    if speculation.is_off:
+        parts.append("speculation off")
+    else:
+        parts += [f"{speculation.method} k={speculation.k}", f"{acceptance.num_rounds} rounds"]
+        if acceptance.rate is None:
+            parts.append("nothing was proposed")
+        else:
+            parts.append(f"acceptance rate {acceptance.rate:.2f}")
+            parts.append(f"acceptance length {acceptance.length:.2f}")
+    if generation.is_lossy:
+        parts.append("lossy (typical rule)")
+    if comparison is not None:
+        parts.append(
+            f"{comparison['speedup']:.2f}x off "
+            f"[{comparison['lowest']:.2f}, {comparison['highest']:.2f}] n={comparison['runs']}"
+        )
+        if speculation.rule == "coupled":  # the others do not promise the same text
+            parts.append("same text" if comparison["same_text"] else "TEXT DIFFERS")
+    console = _make_console(colour)
+    if acceptance.num_drafts:
+        legend = Text("accepted drafts", _ACCEPTED)
+        console.print(Text.assemble(legend, " / ", ("the target's own", _OWN)))
+    console.print(Text(" · ".join(parts), "dim"), soft_wrap=True)
+
+
+def _make_console(colour: str) -> Console:
+    if colour == "always":
+        return Console(force_terminal=True, color_system="256", highlight=False)
+    return Console(no_color=True if colour == "never" else None, highlight=False)
+
+
+def _show_up_to(console: Console, pending: list[tuple[str, str]], count: int) -> None:
+    """Shows the first `count` characters of what is pending."""
+    while count > 0 and pending:
+        text, style = pending.pop(0)
+        _show(console, text[:count], style)
+        if len(text) > count:
+            pending.insert(0, (text[count:], style))
+        count -= len(text)
+    console.file.flush()
+
+
+def _show(console: Console, text: str, style: str) -> None:
+    if not console.is_terminal:
+        console.file.write(text)  # a pipe or a file gets the text unchanged
+        return
+    # rich turns tabs into spaces, so they are written here; it rightly drops control characters.
+    for index, part in enumerate(text.split("\t")):
+        if index:
+            console.file.write("\t")
+        console.print(Text(part, style), end="", soft_wrap=True)

@@ -1,0 +1,1 @@
+"""Training texts: prompts, the target's answers, shards of both."""

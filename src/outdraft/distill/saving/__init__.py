@@ -1,0 +1,1 @@
+"""Drafts as files."""

@@ -1,0 +1,1 @@
+"""Drafts as trainable modules, and the training loop."""

@@ -1,0 +1,45 @@
+"""Options of `bench` and `compare` beside those of the load."""
+
+from dataclasses import replace
+
+from outdraft import shared_options as shared
+from outdraft.options import Option
+
+REQUESTS = Option("--requests", "how many", int, minimum=1)
+SLO = Option("--slo", "promised times in ms, for the goodput: ttft=200,tpot=50", metavar="LIMITS")
+BLOCK = Option("--block", "requests of one arm in a row", int, minimum=1)
+MARGIN = Option("--margin", "relative difference that counts as none", default=0.01, minimum=0,
+                maximum=0.99)  # fmt: skip
+KEEP_MEMORY = Option("--keep-memory", "let a server that remembers answers profit from those of "
+                     "earlier blocks, as it does where traffic recurs", bool)  # fmt: skip
+
+CLIENT_OPTIONS = (
+    Option("--model", "name of the model to request (default: the first served)", metavar="NAME"),
+    shared.API_KEY,
+)
+
+BENCH_OPTIONS = (
+    replace(REQUESTS, help="how many (default: 64, or the whole trace)"),
+    Option("--warmup", "requests before those that count", default=4, minimum=0),
+    SLO,
+    KEEP_MEMORY,
+    Option("--processes", "client processes", default=1, minimum=1),
+    replace(shared.OUT, help="write every record to this file as JSON"),
+    shared.JSON,
+)  # fmt: skip
+
+COMPARE_OPTIONS = (
+    replace(REQUESTS, help="requests to each server at most", default=240, minimum=10),
+    replace(BLOCK, help="requests to one server in a row", default=12, minimum=2),
+    MARGIN,
+    Option("--noise-floor", "differences below it are noise: a number, or the --out file of an A/A "
+           "run", default="0", metavar="X|FILE"),
+    Option("--plan", "output of `outdraft plan --json` for the candidate's pair, for the checks",
+           metavar="FILE"),
+    KEEP_MEMORY,
+    Option("--ttft-bound", "the service promises a time to first token", bool),
+    Option("--lossy", "the candidate's texts differ by design, as with the rule typical or "
+           "another quantization: they are not judged", bool),
+    replace(shared.OUT, help="write every record, the ratios and the verdict as JSON"),
+    shared.JSON,
+)  # fmt: skip

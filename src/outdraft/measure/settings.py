@@ -1,0 +1,36 @@
+"""What `bench` and `compare` are asked to do: their options, checked and turned into values."""
+
+import argparse
+import secrets
+from dataclasses import replace
+
+from outdraft.loadgen.endpoint import Endpoint, optional_fields
+from outdraft.measure.compare import ComparisonSettings
+from outdraft.measure.saved import read_noise_floor, read_plan
+from outdraft.options import make_settings
+from outdraft.stats.ratios import MIN_BLOCKS
+from outdraft.workload.temperatures import parse_mix
+
+
+def endpoint_from(url: str, args: argparse.Namespace) -> Endpoint:
+    """The server at `url`, once it has answered."""
+    optional = optional_fields(stop_at_eos=args.stop_at_eos)
+    endpoint = Endpoint(url, model=args.model, api_key=args.api_key, optional=optional)
+    identity = endpoint.server.identify()
+    return endpoint if args.model is not None else replace(endpoint, model=identity.model)
+
+
+def comparison_settings(args: argparse.Namespace) -> ComparisonSettings:
+    memory, pairing = (None, None) if args.plan is None else read_plan(args.plan)
+    return make_settings(
+        ComparisonSettings,
+        args,
+        memory=memory,
+        pairing=pairing,
+        max_requests=args.requests,
+        # An interval needs five blocks: few requests make smaller blocks, never more requests.
+        block_size=min(args.block, args.requests // MIN_BLOCKS),
+        mix=parse_mix(args.temperature),
+        noise_floor=read_noise_floor(args.noise_floor),
+        salt=secrets.token_hex(4),
+    )

@@ -1,0 +1,86 @@
+"""What a /metrics page says, under the names of each engine."""
+
+import re
+from collections.abc import Mapping
+
+from outdraft.acceptance import Acceptance
+
+# Names of backends, and the first part of their metrics' names. Our own server has vLLM's metrics
+# beside its own, so it is looked for first.
+ENGINE_PREFIXES = ("outdraft", "llamacpp", "sglang", "vllm")
+_GAUGES = {
+    "vllm:kv_cache_usage_perc": "kv_cache_usage",  # share of the KV cache in use, 0 to 1
+    "sglang:token_usage": "kv_cache_usage",
+    "llamacpp:kv_cache_usage_ratio": "kv_cache_usage",
+    "vllm:num_requests_running": "running_requests",
+    "sglang:num_running_reqs": "running_requests",
+    "llamacpp:requests_processing": "running_requests",
+}
+
+
+def engine_of(page: Mapping[str, float]) -> str | None:
+    """The engine whose metrics these are, by its backend's name."""
+    prefixes = {key.partition(":")[0] for key in page}
+    return next((engine for engine in ENGINE_PREFIXES if engine in prefixes), None)
+
+
+def read_acceptance(page: Mapping[str, float]) -> Acceptance | None:
+    """What was drafted and accepted; None where the page has no such counters."""
+    engine = engine_of(page)
+    if engine == "sglang":
+        return _sglang_acceptance(page)
+    prefix = "llamacpp" if engine == "llamacpp" else "vllm"  # our server has vLLM's names
+    name = f"{prefix}:spec_decode_num"
+    proposed = page.get(f"{name}_draft_tokens_total")
+    if proposed is None:
+        return None
+    return Acceptance(
+        num_drafts=int(page.get(f"{name}_drafts_total", 0)),
+        num_draft_tokens=int(proposed),
+        num_accepted_tokens=int(page.get(f"{name}_accepted_tokens_total", 0)),
+        accepted_per_position=_by_position(page, f"{name}_accepted_tokens_per_pos_total"),
+        drafted_per_position=_by_position(page, "outdraft:draft_tokens_per_pos_total"),
+    )
+
+
+def _sglang_acceptance(page: Mapping[str, float]) -> Acceptance | None:
+    """SGLang counts rounds; the other numbers follow from them.
+
+    Every round gives one token beside the accepted ones, every request one without a round.
+    Drafted tokens are rounds times the length now configured: too many where a schedule
+    shortened drafts. Requests count when they have ended.
+    """
+    per_round = page.get("sglang:spec_num_draft_tokens", 0.0)
+    rounds = page.get("sglang:spec_verify_calls_total")
+    if rounds is None and per_round <= 0:
+        return None
+    rounds = rounds or 0.0
+    tokens = page.get("sglang:generation_tokens_total", 0.0)
+    requests = page.get("sglang:num_requests_total", 0.0)
+    return Acceptance(
+        num_drafts=int(rounds),
+        num_draft_tokens=int(rounds * max(0.0, per_round - 1)),
+        num_accepted_tokens=int(max(0.0, tokens - requests - rounds)),
+    )
+
+
+def read_step_seconds(page: Mapping[str, float]) -> dict[int, float]:
+    """Tokens in a step → its seconds, where a server (ours) measured them when it started."""
+    return _by_number(page, "outdraft:step_seconds", "tokens")
+
+
+def read_gauges(page: Mapping[str, float]) -> dict[str, float]:
+    """KV cache usage and running requests, as far as the page has them."""
+    return {gauge: page[name] for name, gauge in _GAUGES.items() if name in page}
+
+
+def _by_position(page: Mapping[str, float], name: str) -> list[int]:
+    counts = _by_number(page, name, "position")
+    return [int(counts[position]) for position in range(len(counts)) if position in counts]
+
+
+def _by_number(page: Mapping[str, float], name: str, label: str) -> dict[int, float]:
+    """The samples of `name` by the number that is the value of their only label."""
+    sample = re.compile(rf'{name}\{{{label}="(\d+)"\}}')
+    matches = ((sample.fullmatch(key), value) for key, value in page.items())
+    return {int(matched[1]): value for matched, value in matches if matched}

@@ -1,1 +1,0 @@
-"""The page: one file, no script, nothing fetched. Text, style and pictures are all in it."""

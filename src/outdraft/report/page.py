@@ -1,0 +1,94 @@
+"""The whole page: one file, no script, nothing fetched. Text, style and pictures are all in it."""
+
+import re
+import tomllib
+from collections.abc import Callable, Sequence
+from importlib.resources import files as resources
+from string import Template
+from typing import NamedTuple
+
+from outdraft.report.markup import Markup, join, tag
+from outdraft.report.sections.acceptance import acceptance_section, category_section
+from outdraft.report.sections.checks import checks_section
+from outdraft.report.sections.latency import latency_section
+from outdraft.report.sections.loads import loads_section
+from outdraft.report.sections.memory import memory_section
+from outdraft.report.sections.prediction import prediction_section
+from outdraft.report.sections.run import arms_section, pruned_section, run_section
+from outdraft.report.sections.speedups import speedups_section
+from outdraft.report.sections.texts import texts_section
+from outdraft.report.sections.verdict import verdict_card
+from outdraft.tune.results import Results
+from outdraft.version import __version__
+
+_COMMENT = re.compile("<!--.*?-->")
+
+
+def _read(name: str) -> str:
+    return resources("outdraft.report").joinpath(name).read_text(encoding="utf-8")
+
+
+PALETTE: dict[str, list[str]] = tomllib.loads(_read("palette.toml"))  # variable: [light, dark]
+
+
+class Section(NamedTuple):
+    key: str  # its address in the page
+    link: str  # its name in the navigation
+    title: str
+    body: Callable[[Results], Markup]
+
+
+SECTIONS = (
+    Section("loads", "Load", "Results by load", loads_section),
+    Section("speedups", "Speedup", "Speedup by draft length and load", speedups_section),
+    Section("times", "Latency", "Latency of best and off", latency_section),
+    Section("acceptance", "Acceptance", "Acceptance", acceptance_section),
+    Section("categories", "Categories", "Acceptance by category", category_section),
+    Section("texts", "Texts", "The same text", texts_section),
+    Section("memory", "Memory", "Where the memory goes", memory_section),
+    Section("checks", "Checks", "Checks", checks_section),
+    Section("prediction", "Prediction", "Predicted and measured", prediction_section),
+    Section("arms", "Arms", "All arms", arms_section),
+    Section("pruned", "Pruned", "Pruned before measuring", pruned_section),
+    Section("run", "Environment", "Environment and settings", run_section),
+)
+
+
+def page(results: Results, files: Sequence[str] = ()) -> str:
+    """`files`: the names of files in the same folder, to link to."""
+    started = results.started_at
+    values = {
+        "version": __version__,
+        "target": results.target,
+        "backend": results.backend,
+        "time": tag("time", started[:16].replace("T", " ")) if started else None,
+        "started": f", run started {started}" if started else None,
+        "style": Markup(theme_css() + _read("style.css")),
+        "verdict": verdict_card(results, files),
+        "links": [tag("a", section.link, href=f"#{section.key}") for section in SECTIONS],
+        "sections": [_section(section, results) for section in SECTIONS],
+    }
+    doctype, *lines = _COMMENT.sub("", _read("page.html")).splitlines()
+    template = Template("".join(line.strip() for line in lines))
+    return f"{doctype}\n{template.substitute({key: join(values[key]) for key in values})}\n"
+
+
+def theme_css() -> str:
+    """The system's choice, unless the page's own switch says otherwise; paper is always light."""
+    light, dark = (
+        "".join(f"--{name.replace('_', '-')}:{both[side]};" for name, both in PALETTE.items())
+        for side in (0, 1)
+    )
+    return (
+        f":root{{color-scheme:light dark;{light}}}\n"
+        f"@media (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"
+        f":root:has(#theme-light:checked){{color-scheme:light;{light}}}\n"
+        f":root:has(#theme-dark:checked){{color-scheme:dark;{dark}}}\n"
+        f"@media print{{:root{{color-scheme:light;{light.replace(';', ' !important;')}}}}}\n"
+    )
+
+
+def _section(section: Section, results: Results) -> Markup:
+    heading = tag("h2", section.title, id=f"{section.key}-title")
+    body = section.body(results)
+    return tag("section", heading, body, id=section.key, aria_labelledby=f"{section.key}-title")

@@ -1,0 +1,102 @@
+"""The run itself: all arms, pruned candidates, environment and settings."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from outdraft.report.layout import folded, lead, nothing, table, two_lines
+from outdraft.report.markup import Child, Markup, join, tag
+from outdraft.report.numbers import UNKNOWN, count_of, interval, percent, plain, rate, share, times
+from outdraft.tune.results import BEST, STATES, ArmResult, LoadResult, Results
+
+
+def arms_section(results: Results) -> Markup:
+    if not results.loads:
+        return nothing("No load was measured.")
+    return join(
+        lead(
+            "A pair is one request, sent to the arm and to off. Intervals are computed over "
+            "blocks; fewer than five blocks give none. The level of an interval stands beside it. "
+            "The best arm was measured anew after it was chosen, on other requests. The "
+            "others' figures are from the race: they share an error of 5 %, and the highest of "
+            "them is likely to be too high."
+        ),
+        [_table(load, is_open=load is results.main) for load in results.loads],
+    )
+
+
+def _table(load: LoadResult, *, is_open: bool) -> Markup:
+    counts = Counter(arm.state for arm in load.arms)
+    states = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
+    with_goodput = any(arm.goodput_per_s is not None for arm in load.arms)
+    goodput = ["goodput/s"] if with_goodput else []
+    head = ["arm", "state", "speedup", "pairs", "predicted", "acceptance", "tokens/s", *goodput,
+            "requests", "note"]  # fmt: skip
+    arms = sorted(load.arms, key=lambda arm: (STATES.index(arm.state), -(arm.speedup or 0.0)))
+    rows = [_row(arm, with_goodput) for arm in arms]
+    shown = table(head, rows, f"arms at {load.name}", {1: "short", len(head) - 1: "words"})
+    return folded(f"{load.name}: {states}", shown, is_open=is_open)
+
+
+def _row(arm: ArmResult, with_goodput: bool) -> list[Child]:
+    ratio = arm.measured
+    failed = f"{arm.num_errors:,} failed" if arm.num_errors else ""
+    length = "" if arm.acceptance_length is None else f"length {arm.acceptance_length:.2f}"
+    measured: list[Child] = [UNKNOWN, UNKNOWN]
+    if ratio is not None:
+        shows_level = ratio.low is not None and ratio.level != 0.95
+        level = f" {percent(ratio.level)}" if shows_level else ""
+        measured = [
+            two_lines(times(ratio.estimate), f"{interval(ratio)}{level}"),
+            two_lines(count_of(ratio.num_pairs), f"{ratio.num_blocks} blocks"),
+        ]
+    return [
+        arm.name,
+        f"★ {arm.state}" if arm.state == BEST else arm.state,
+        *measured,
+        times(arm.predicted),
+        two_lines(share(arm.acceptance_rate), length),
+        rate(arm.tokens_per_s),
+        *([rate(arm.goodput_per_s)] if with_goodput else []),
+        two_lines(f"{arm.num_requests:,}", failed),
+        arm.reason,
+    ]
+
+
+def pruned_section(results: Results) -> Markup:
+    rows = [(each.name, each.reason) for each in results.pruned]
+    return join(
+        lead("Candidates that the plan ruled out, so that no time was spent on them."),
+        table(("candidate", "why"), rows, "pruned candidates", {1: "words"})
+        if rows
+        else nothing("None: every candidate was measured or predicted."),
+    )
+
+
+def run_section(results: Results) -> Markup:
+    return join(
+        lead("What this was measured on. Elsewhere the numbers may differ."),
+        tag("ul", [tag("li", note) for note in results.notes], class_="notes")
+        if results.notes
+        else None,
+        tag(
+            "div",
+            tag("div", tag("h3", "Environment"), _facts(results.environment)),
+            tag("div", tag("h3", "Settings"), _facts(results.settings)),
+            class_="columns",
+        ),
+    )
+
+
+def _facts(values: Mapping[str, Any]) -> Markup:
+    rows = [tag("div", tag("dt", key), tag("dd", value)) for key, value in _flat(values)]
+    return tag("dl", rows, class_="facts") if rows else nothing("Not recorded.")
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in values.items():
+        name = f"{prefix}{key}".replace("_", " ")
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{name} ")
+        else:
+            yield name, plain(value)

@@ -1,1 +1,0 @@
-"""Drawing primitives: numbers → SVG text. Colours are classes; the page's theme sets them."""

@@ -1,0 +1,238 @@
+"""A tuning run: from settings to arms and requests, then the search on real engines."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from outdraft.backends.backend import Backend, Capabilities, Traffic
+from outdraft.backends.checks import check_supported, preflight
+from outdraft.backends.lookup import backend_named
+from outdraft.catalog import resolve
+from outdraft.errors import OptionError
+from outdraft.measure.evidence import FLOOR_TEXTS
+from outdraft.measure.memory import REMEMBERED
+from outdraft.speculation import METHODS, OFF, WITH_DRAFT, Speculation
+from outdraft.stats.ratios import MIN_BLOCKS
+from outdraft.tune.arm import FINAL, SCHEDULE, Load, by_proposer
+from outdraft.tune.candidates import (
+    Pruner,
+    Space,
+    drafts_by_method,
+    enumerate_arms,
+    head_devices,
+    pruned_ks,
+    spread_ks,
+)
+from outdraft.tune.final import MAX_FINAL_BLOCKS
+from outdraft.tune.identity import identify
+from outdraft.tune.journal import Journal
+from outdraft.tune.lab import Lab, OnWait, engine_starter
+from outdraft.tune.outcome import RunContext, make_results
+from outdraft.tune.results import Results
+from outdraft.tune.rules import Rules, SearchSettings
+from outdraft.tune.search import Progress, Search
+from outdraft.tune.settings import RunSettings
+from outdraft.tune.texts import texts_part
+from outdraft.workload.plan import Blocks, make_blocks
+from outdraft.workload.prompt import Prompt
+from outdraft.workload.training import unseen_prompts
+
+_MAX_BLOCKS = 20
+_LENGTH_SPREAD = 0.5  # of answers that run beside others
+_LARGE_BLOCK = 8  # requests; one such block profiles a proposer, of smaller ones it takes two
+_FEW_KS = 4  # draft lengths that are tried where each needs a process of its own
+
+
+class Display(Protocol):
+    """Shows a run while it goes on."""
+
+    def note(self, words: str) -> None: ...
+    def progress(self, progress: Progress) -> None: ...
+    def starting(self, arm: str, seconds: float, line: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What is searched, on what, with which requests."""
+
+    settings: RunSettings
+    backend: Backend
+    search: SearchSettings
+    blocks: Mapping[str, Blocks]  # name of a load → its requests
+    context: RunContext
+    header: Mapping[str, Any]  # identifies the run in its journal
+
+    def lab(self, logs: Path, on_wait: OnWait = lambda *_: None) -> Lab:
+        settings = self.settings
+        start = engine_starter(
+            self.backend, settings.serving, logs, on_wait, stop_at_eos=settings.stop_at_eos
+        )
+        return Lab(
+            self.backend,
+            self.blocks,
+            start,
+            longest=max(arm.k for arm in self.search.arms),
+            keeps_memory=not settings.serving.forgets,
+        )
+
+
+def run_tuning(
+    plan: RunPlan, folder: Path, display: Display, *, retries_failed: bool = False
+) -> Results:
+    """Searches, or continues the search that `folder` holds."""
+    with (
+        Journal(folder / "journal.jsonl", plan.header) as journal,
+        plan.lab(folder / "logs", display.starting) as lab,
+    ):
+        for warning in plan.context.warnings:
+            display.note(f"note: {warning}")
+        if journal.is_resumed:
+            display.note(f"going on with the run in {folder}")
+        if retries_failed:
+            journal.retry_failed()
+        for (load, arm), failure in journal.failures.items():
+            display.note(
+                f"{arm} failed at {load} ({failure.reason}): --retry-failed tries it again"
+            )
+        search = Search(plan.search, journal, lab.measure, display.progress, lab.prepare)
+        outcomes, schedule = search.run()
+        return make_results(plan.context, plan.search, outcomes, schedule, journal)
+
+
+def plan_run(settings: RunSettings) -> RunPlan:
+    """Looks for the engine and the models, and works out arms and requests."""
+    backend = backend_named(settings.engine)
+    supported = backend.capabilities()
+    if supported.needs_local_files:
+        resolve(settings.serving.target)  # fetched now, or refused in one line
+    pruner = Pruner(settings.serving, settings.devices)
+
+    def why_not(proposer: Speculation) -> str | None:
+        try:
+            check_supported(backend, settings.serving, proposer)
+        except OptionError as error:
+            return str(error)
+        return pruner.unfit(proposer)
+
+    space = _space(settings, supported)
+    arms, pruned = enumerate_arms(space, why_not)
+    pruned += pruned_ks(settings.space.ks, space.ks)
+    if not arms:
+        reasons = "; ".join(f"{each.name}: {each.reason}" for each in pruned)
+        raise OptionError(f"nothing to try: {reasons or 'no method is left'}")
+    drafts = dict.fromkeys(arm.draft for arm in arms if arm.draft is not None)
+    prompts, notes = unseen_prompts(settings.prompts, drafts)
+    blocks = _deal_requests(settings, prompts)
+    longest = {name: members[-1] for name, members in by_proposer(arms).items()}
+    plans = {name: plan for name, arm in longest.items() if (plan := pruner.plan(arm))}
+    rules = Rules(
+        settings.objective,
+        margin=settings.margin,
+        max_blocks=_MAX_BLOCKS,
+        fills_slots=supported.shares_process,
+        memory={name: plan.shares for name, plan in plans.items() if plan.shares is not None},
+        pairing={name: plan.pairing for name, plan in plans.items() if plan.pairing is not None},
+    )
+    search = SearchSettings(
+        tuple(arms),
+        settings.loads,
+        rules,
+        settings.budget_s,
+        {each.name: 1 for each in settings.loads if blocks[each.name].size >= _LARGE_BLOCK},
+        schedule_methods=supported.schedule_methods,
+        keeps_engines=supported.shares_process,
+    )
+    # Known ways in which the engine would disappoint, each once
+    traffic = Traffic(
+        concurrency=max(load.concurrency or 1 for load in settings.loads),
+        temperatures=tuple(temperature for temperature, _ in settings.mix),
+    )
+    warnings = [
+        each
+        for arm in (OFF, *longest.values())
+        for each in preflight(backend, settings.serving, arm, traffic)
+    ]
+    context = RunContext(
+        settings=settings.options,
+        backend=settings.options["backend"],
+        target=settings.serving.target,
+        pruned=tuple(pruned),
+        memory=pruner.memory,
+        warnings=(
+            *notes,
+            *filter(None, [_memory_note(settings, supported, arms, blocks.values())]),
+            *dict.fromkeys(warnings),
+        ),
+    )
+    header = identify(settings, backend, prompts, arms)
+    return RunPlan(settings, backend, search, blocks, context, header)
+
+
+def _deal_requests(settings: RunSettings, prompts: Sequence[Prompt]) -> dict[str, Blocks]:
+    """Name of a load → its requests. Race, final and schedule of every load begin at places of
+    their own among the prompts, so that no prompt comes twice while there are enough of them."""
+    num_blocks = {"": _MAX_BLOCKS, FINAL: MAX_FINAL_BLOCKS, SCHEDULE: MIN_BLOCKS}
+    # The final of a load right after its race: they meet last where prompts are few.
+    judged = [load.in_part(part) for load in settings.loads for part in ("", FINAL)]
+    parts = [*judged, *(load.in_part(SCHEDULE) for load in settings.loads)]
+    blocks = {
+        load.name: make_blocks(
+            prompts,
+            size=settings.block_size or _block_size(load),
+            count=num_blocks[load.part],
+            mix=settings.mix,
+            seed=settings.seed,
+            max_tokens=settings.max_tokens,
+            spread=0.0 if load.concurrency == 1 else _LENGTH_SPREAD,
+            first=place * len(prompts) // len(parts),
+        )
+        for place, load in enumerate(parts)
+    }
+    again = {
+        texts_part(load).name: replace(blocks[load.name], limit=FLOOR_TEXTS)
+        for load in settings.loads
+    }
+    return blocks | again
+
+
+def _block_size(load: Load) -> int:
+    """Enough for every slot to be busy most of the block. In the final, which takes turns with off
+    alone, as few as that allows: the machine has less time to change between the two."""
+    return max(2 if load.part == FINAL else 4, 2 * (load.concurrency or 4))
+
+
+def _memory_note(
+    settings: RunSettings,
+    supported: Capabilities,
+    arms: Iterable[Speculation],
+    blocks: Iterable[Blocks],
+) -> str:
+    """What to know about answers that are remembered; empty where none are."""
+    if not settings.serving.forgets:
+        return REMEMBERED
+    parts = [(each.num_repeats, len(each.plan)) for each in blocks]
+    num_repeats, total = map(sum, zip(*parts, strict=True))
+    if not num_repeats or not any(arm.method in supported.forget_paths for arm in arms):
+        return ""
+    return (
+        f"up to {num_repeats} of {total} requests repeat a prompt of their own block, whose answer "
+        "may be remembered; give more prompts, or a smaller --block"
+    )
+
+
+def _space(settings: RunSettings, supported: Capabilities) -> Space:
+    space = settings.space
+    drafts = drafts_by_method(settings.serving.target, settings.drafts)
+    # A method that was not named is left out without a word where it has no draft.
+    methods = [each for each in METHODS[1:] if each not in WITH_DRAFT or drafts.get(each)]
+    return replace(
+        space,
+        methods=space.methods or tuple(each for each in methods if each in supported.methods),
+        drafts=drafts,
+        ks=space.ks if supported.shares_process else spread_ks(space.ks, _FEW_KS),
+        head_devices=head_devices(
+            is_supported=supported.has_draft_tensor_parallel,
+            target_devices=settings.serving.tensor_parallel_size,
+        ),
+    )

@@ -1,0 +1,269 @@
+"""A search: profile, race and final of every load, then the schedule that follows from them.
+
+The race chooses an arm. The final judges it against off, on requests that had no part in the choice
+and in small blocks that alternate, so that its interval is neither optimistic nor widened.
+
+What is measured next follows from the journal alone, and so does what the budget still allows:
+durations are in the journal too. A search that was killed and is started again therefore continues
+as if nothing had happened.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+from outdraft.decide.texts import Agreement
+from outdraft.errors import OptionError
+from outdraft.measure.summary import meets
+from outdraft.speculation import OFF, Speculation
+from outdraft.stats.percentiles import percentile
+from outdraft.stats.ratios import MIN_BLOCKS
+from outdraft.tune.arm import FINAL, SCHEDULE, Load, by_proposer, name_of, proposer_name
+from outdraft.tune.final import num_final_blocks
+from outdraft.tune.journal import Block, Failure, Journal, done_records
+from outdraft.tune.judging import judge
+from outdraft.tune.outcome import LoadOutcome, load_result
+from outdraft.tune.race import Race, RaceCache, Standing
+from outdraft.tune.rules import Rules, SearchSettings
+from outdraft.tune.schedule import Schedule, schedule_of, scheduled_arm
+from outdraft.tune.texts import floor_of, next_again, other_texts, texts_part
+
+PROFILE, RACE, TEXTS = "profile", "race", "texts"  # phases, as FINAL and SCHEDULE are
+
+Measure = Callable[[Load, Speculation, int], Block | Failure]  # one block of an arm under a load
+Prepare = Callable[[Sequence[Speculation]], None]  # arms that are measured next, in this order
+
+_FAR = 2.0  # an SLO that no request of the first blocks meets at this many times its limits
+_MAIN_WEIGHT = 1.2  # the first load's share of the budget, against 1 for each other load
+_RACE_SHARE = 0.6  # of a load's time: the race takes no more, the rest is for the final
+_PROFILE_SHARE = 0.5  # of a load's time: if the first blocks took more, they are the profile
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What there is to show after each step."""
+
+    phase: str
+    load: Load
+    standing: Standing
+    arm: Speculation | None  # measured now; None between two
+    elapsed_s: float
+    budget_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Measures whatever is next, and writes it to the journal."""
+
+    settings: SearchSettings
+    journal: Journal
+    measure: Measure
+    show: Callable[[Progress], None] = lambda progress: None
+    prepare: Prepare = lambda arms: None
+
+    def run(self) -> tuple[list[LoadOutcome], Schedule]:
+        """Load after load, then the schedule that follows from their results."""
+        outcomes = []
+        for place, load in enumerate(self.settings.loads):
+            outcomes.append(self._run_load(load, self._share_s(place)))
+            if load == self.settings.loads[0]:
+                self._check_slo()
+        best, main = outcomes[0].standing.best, outcomes[0].result
+        if best is None or not main.pays_for_all:
+            return outcomes, ()
+        schedule = schedule_of([each.result for each in outcomes], proposer_name(best))
+        self.run_schedule(best, schedule)
+        return outcomes, schedule
+
+    def run_schedule(self, best: Speculation, schedule: Schedule) -> None:
+        """Measures the schedule beside off, where the engine has one: at each load as many blocks
+        as an interval needs, while there is time."""
+        arm = scheduled_arm(best, schedule, self.settings)
+        if arm is None:
+            return
+        for load in self.settings.loads:
+            part = load.in_part(SCHEDULE, name_of(arm))
+            elsewhere_s = self.journal.elapsed_s() - self.journal.elapsed_s(part.name)
+            left_s = self.settings.budget_s - elsewhere_s
+            if not self._run_beside_off(part, Standing(best=arm), MIN_BLOCKS, left_s):
+                return
+
+    def _show(self, phase: str, load: Load, standing: Standing, arm: Speculation | None) -> None:
+        elapsed_s, budget_s = self.journal.elapsed_s(), self.settings.budget_s
+        self.show(Progress(phase, load, standing, arm, elapsed_s, budget_s))
+
+    def _share_s(self, place: int) -> float:
+        """Seconds for a load: its share of what the loads before it have left."""
+        loads = self.settings.loads
+        before = sum(self._spent_s(load) for load in loads[:place])
+        own = _MAIN_WEIGHT if place == 0 else 1.0
+        return (self.settings.budget_s - before) * own / (own + len(loads) - place - 1)
+
+    def _spent_s(self, load: Load) -> float:
+        parts = (load, texts_part(load), *self._finals(load))
+        return sum(self.journal.elapsed_s(each.name) for each in parts)
+
+    def _finals(self, load: Load) -> list[Load]:
+        return [load.in_part(FINAL, name_of(arm)) for arm in self.settings.arms]
+
+    def _run_load(self, load: Load, allowed_s: float) -> LoadOutcome:
+        rules = replace(self.settings.rules, load_name=load.name, concurrency=load.concurrency)
+        part, off, cache = load, name_of(OFF), RaceCache()
+        is_whole, best = True, None
+        while True:
+            standing = self._run_race(load, rules, allowed_s, cache)
+            best = standing.best
+            if best is None or off in standing.failed:
+                break
+            num_blocks = num_final_blocks(standing.measured.get(name_of(best)))
+            part = load.in_part(FINAL, name_of(best))
+            elsewhere_s = self._spent_s(load) - self.journal.elapsed_s(part.name)
+            left_s = allowed_s - elsewhere_s
+            is_whole = self._run_beside_off(part, standing, num_blocks, left_s)
+            self._ask_again(load, part)
+            failed = self.journal.failures_at(part.name)
+            if off in failed or name_of(best) not in failed:  # else another one leads
+                standing = replace(standing, failed={**standing.failed, **failed})
+                break
+        if best is not None and (final := self._blocks_of(part)).get(name_of(best)):
+            judgement = judge(best, final, self._blocks_of(load), rules, self._text_floor(load))
+            standing = replace(
+                standing,
+                evidence=judgement.evidence,
+                verdict=judgement.verdict,
+                is_clear=judgement.is_clear(rules.margin),
+            )
+        result = load_result(self.settings, load, standing, self.journal)
+        return LoadOutcome(standing, not is_whole, result)
+
+    def _blocks_of(self, load: Load) -> dict[str, list[Block]]:
+        names = [name_of(arm) for arm in (OFF, *self.settings.arms)]
+        return {name: self.journal.of(load.name, name) for name in names}
+
+    def _run_race(self, load: Load, rules: Rules, allowed_s: float, cache: RaceCache) -> Standing:
+        """Until an arm is chosen, or the race has had its share of the time."""
+        settings, journal, is_main = self.settings, self.journal, load == self.settings.loads[0]
+        while True:
+            self._ask_again(load)
+            blocks = self._blocks_of(load)
+            failed = journal.failures_at(load.name)
+            for part in self._finals(load):
+                failed |= journal.failures_at(part.name)
+            others = other_texts(settings.arms, blocks, self._text_floor(load))
+            if failed.keys() | others.keys() != set(map(name_of, settings.arms)):
+                failed |= others  # without any other arm, the best of them is judged by its texts
+            spent_s = journal.elapsed_s(load.name)
+            rules = replace(rules, num_profile=self._num_profile(blocks, load, allowed_s))
+            standing = Race(settings.arms, blocks, failed, rules, cache).standing()
+            phase = RACE if standing.is_profiled else PROFILE
+            self._show(phase, load, standing, None)
+            if is_main and standing.next_block > 0:
+                self._check_slo(_FAR)
+            if name_of(OFF) in failed:  # nothing can be compared any more
+                if is_main and not blocks[name_of(OFF)]:
+                    raise OptionError(
+                        f"the baseline cannot be measured at {load.name}: "
+                        f"{failed[name_of(OFF)]}; when that is mended, --retry-failed tries again"
+                    )
+                return standing
+            if not standing.next_arms:
+                return standing
+            needed_s = spent_s + sum(self._block_s(load, arm) for arm in standing.next_arms)
+            # Without a profile there is no answer at all: the main load may take all time for it.
+            is_vital = is_main and not standing.is_profiled
+            race_s = _RACE_SHARE * allowed_s if standing.is_profiled else allowed_s
+            if needed_s > (settings.budget_s if is_vital else race_s):
+                if is_vital:
+                    raise OptionError(
+                        f"--budget {settings.budget_s:g}s is too small: {spent_s:.0f} s at "
+                        f"{load.name} did not do for the first blocks of every proposer; give "
+                        f"{ceil(2 * needed_s / 60)}m or more, or fewer methods"
+                    )
+                return standing
+            # One arm at a time: a search that was killed within a block gets here again.
+            arm = standing.next_arms[0]
+            self._show(phase, load, standing, arm)
+            self.prepare(standing.next_arms)
+            journal.add(self.measure(load, arm, standing.next_block))
+
+    def _ask_again(self, load: Load, *parts: Load) -> None:
+        """Off for its texts once more, where an arm has others under the load or in these parts."""
+        again, journal = texts_part(load), self.journal
+        compared = [self._blocks_of(each) for each in (load, *parts)]
+        while not journal.failures_at(again.name):
+            asked = journal.of(again.name, name_of(OFF))
+            if (number := next_again(self.settings.arms, compared, asked)) is None:
+                return
+            self._show(TEXTS, again, Standing(next_block=number), OFF)
+            journal.add(self.measure(again, OFF, number))
+
+    def _text_floor(self, load: Load) -> Agreement | None:
+        again = self.journal.of(texts_part(load).name, name_of(OFF))
+        return floor_of(self._blocks_of(load), again)
+
+    def _num_profile(
+        self, blocks: Mapping[str, Sequence[Block]], load: Load, allowed_s: float
+    ) -> int:
+        first = [each for own in blocks.values() for each in own if each.block == 0]
+        if sum(each.duration_s for each in first) > _PROFILE_SHARE * allowed_s:
+            return 1
+        return self.settings.num_profile.get(load.name, self.settings.rules.num_profile)
+
+    def _run_beside_off(
+        self, load: Load, standing: Standing, num_blocks: int, allowed_s: float
+    ) -> bool:
+        """Measures the best arm and off in turns. False where the time was over before."""
+        best, journal = standing.best, self.journal
+        assert best is not None
+        for number in range(num_blocks):
+            order = (OFF, best) if number % 2 == 0 else (best, OFF)
+            missing = [
+                arm for arm in order if (load.name, name_of(arm), number) not in journal.blocks
+            ]
+            standing = replace(standing, next_arms=tuple(missing), next_block=number)
+            while missing:
+                if {name_of(OFF), name_of(best)} & journal.failures_at(load.name).keys():
+                    return True
+                needed_s = sum(self._block_s(load, arm) for arm in missing)
+                if journal.elapsed_s(load.name) + needed_s > allowed_s:
+                    return False
+                arm = missing.pop(0)
+                self._show(load.part, load, standing, arm)
+                self.prepare((arm, *missing))
+                journal.add(self.measure(load, arm, number))
+        return True
+
+    def _block_s(self, load: Load, arm: Speculation) -> float:
+        """What the next block of an arm should take: as its last one, here or under another load,
+        else the median of all blocks here. A start counts where the engine is not up already.
+        Later parts have no say in it: a search that is continued decides the same."""
+        settings, race = self.settings, load.in_part("")
+        races = [each.name for each in settings.loads[: settings.loads.index(race) + 1]]
+        here = (*races, load.name)
+        every = [each for each in self.journal.blocks.values() if each.load in here]
+        own = (
+            self.journal.of(load.name, name_of(arm))
+            or self.journal.of(race.name, name_of(arm))
+            or [each for each in every if each.arm == name_of(arm)]
+        )
+        similar = own[-1:] or [each for each in every if each.load in (load.name, race.name)]
+        siblings = map(name_of, by_proposer((OFF, *settings.arms, arm))[proposer_name(arm)])
+        is_up = settings.keeps_engines and not {each.arm for each in every}.isdisjoint(siblings)
+        spent = [each.duration_s - (each.start_s if is_up else 0.0) for each in similar]
+        return percentile(spent, 0.5) if spent else 0.0
+
+    def _check_slo(self, times: float = 1.0) -> None:
+        """Refuses an SLO of which no request of the main load met so many times the limits."""
+        slo = self.settings.rules.objective.slo
+        if not slo:
+            return
+        every = self.journal.blocks.values()
+        done = done_records(each for each in every if each.load == self.settings.loads[0].name)
+        loose = {name: times * limit for name, limit in slo.items()}
+        if done and not any(meets(each, loose) for each in done):
+            limits = ",".join(f"{name}={limit:g}" for name, limit in slo.items())
+            more = f", nor {times:g} times that" if times > 1 else ""
+            raise OptionError(
+                f"--slo {limits}: none of the {len(done)} requests of any arm met it{more}; loosen "
+                "it, and the same --out continues with what was measured"
+            )

@@ -1,0 +1,121 @@
+"""What a tuning run is asked to do: its options, checked and turned into values."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from outdraft.backends.backend import Serving
+from outdraft.backends.options import split_flags
+from outdraft.durations import parse_duration
+from outdraft.errors import OptionError, unknown_choice
+from outdraft.measure.summary import parse_slo
+from outdraft.plan.devices import Devices, parse_gpu
+from outdraft.speculation import METHODS, QUANTIZATIONS, RULES
+from outdraft.tune.arm import Load
+from outdraft.tune.candidates import Space, parse_ks
+from outdraft.tune.options import OPTIONS
+from outdraft.tune.rules import Objective
+from outdraft.workload.prompt import Prompt
+from outdraft.workload.sets import choose_prompts
+from outdraft.workload.temperatures import parse_mix
+
+# These only judge: they may change when a run is continued with what it has measured.
+_JUDGING = ("budget", "margin", "objective", "slo")
+# Keys and values in journals and results.json that the command line has other names for
+_EARLIER_KEYS = {"engine": "backend", "rule": "acceptance"}
+_EARLIER_ENGINES = {"outdraft": "embedded"}
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    options: Mapping[str, Any]  # every option as it was given, under its key in results.json
+    engine: str
+    serving: Serving
+    space: Space  # without drafts, which may have to be fetched
+    drafts: tuple[str, ...]  # (): those that ship for the target
+    prompts: Sequence[Prompt]
+    mix: Sequence[tuple[float, float]]  # temperature, share of the requests
+    loads: tuple[Load, ...]
+    objective: Objective
+    max_tokens: int
+    stop_at_eos: bool
+    block_size: int | None
+    budget_s: float
+    margin: float
+    seed: int
+    devices: Devices | None  # to plan against
+
+    @classmethod
+    def from_options(cls, args: argparse.Namespace) -> Self:
+        """Everything is checked here, before a file is written or an engine is started."""
+        objective = Objective(args.objective, None if args.slo is None else parse_slo(args.slo))
+        if objective.name == "goodput" and objective.slo is None:
+            raise OptionError("--objective goodput needs --slo, e.g. --slo ttft=500,tpot=60")
+        loads = _loads(args)
+        options = {
+            _EARLIER_KEYS.get(each.key, each.key): getattr(args, each.key) for each in OPTIONS
+        }
+        options["backend"] = _EARLIER_ENGINES.get(args.engine, args.engine)
+        return cls(
+            options=options,
+            engine=args.engine,
+            serving=Serving(
+                target=args.target,
+                max_model_len=args.max_model_len,
+                max_num_seqs=args.max_num_seqs
+                or max(16, *(each.concurrency or 16 for each in loads)),
+                tensor_parallel_size=args.tensor_parallel_size,
+                dtype=args.dtype,
+                threads=args.threads,
+                extra=split_flags(args.engine_flags),
+                forgets=not args.keep_memory,
+            ),
+            space=Space(
+                _choices("method", args.methods, METHODS),
+                parse_ks(args.k),
+                quantizations=_choices(
+                    "draft quantization", args.draft_quantization, QUANTIZATIONS
+                ),
+                rules=_choices("verification rule", args.rule, RULES),
+            ),
+            drafts=tuple(args.draft or ()),
+            prompts=choose_prompts(args.prompts, categories=args.category or (), seed=args.seed),
+            mix=parse_mix(args.temperature),
+            loads=loads,
+            objective=objective,
+            max_tokens=args.max_tokens,
+            stop_at_eos=args.stop_at_eos,
+            block_size=args.block,
+            budget_s=parse_duration(args.budget, option="--budget"),
+            margin=args.margin,
+            seed=args.seed,
+            devices=None if args.gpu is None else parse_gpu(args.gpu),
+        )
+
+    @property
+    def measuring_options(self) -> dict[str, Any]:
+        """Those that change what is measured, not only how it is judged."""
+        return {key: value for key, value in self.options.items() if key not in _JUDGING}
+
+
+def _loads(args: argparse.Namespace) -> tuple[Load, ...]:
+    is_rate = args.rate is not None
+    flag, text = ("--rate", args.rate) if is_rate else ("--concurrency", args.concurrency)
+    try:
+        values = [float(each) for each in text.split(",")]
+    except ValueError:
+        values = []
+    if not values or not all(0 < each < 1e6 and (is_rate or each.is_integer()) for each in values):
+        raise OptionError(f"{flag} {text!r} is no list of numbers above 0; write e.g. 1,4,16")
+    if len(set(values)) < len(values):
+        raise OptionError(f"{flag} {text!r} names a load twice")
+    return tuple(Load(rate=each) if is_rate else Load(int(each)) for each in values)
+
+
+def _choices(what: str, text: str | None, valid: tuple[str, ...]) -> tuple[str, ...]:
+    chosen = tuple(dict.fromkeys(each.strip() for each in (text or "").split(",") if each.strip()))
+    for each in chosen:
+        if each not in valid:
+            raise unknown_choice(what, each, valid)
+    return chosen

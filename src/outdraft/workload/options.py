@@ -1,0 +1,42 @@
+"""Options that say which prompts are sent, and when."""
+
+from dataclasses import replace
+
+from outdraft import shared_options as shared
+from outdraft.options import Option
+
+PROMPTS = replace(shared.PROMPTS, default="built-in")
+CATEGORY = Option("--category", "only prompts of this category; may be repeated", metavar="NAME",
+                  repeats=True)  # fmt: skip
+TEMPERATURE_MIX = replace(shared.TEMPERATURE, help="one temperature, or a mix such as "
+                          "0.0:60%,0.8:40%", default="0", type=str, metavar="MIX")  # fmt: skip
+CONCURRENCY = Option("--concurrency", "requests at a time", default=4, minimum=1)
+STOP_AT_EOS = Option("--stop-at-eos", "let answers end where the model ends them; without it each "
+                     "is written to its full length, so that all arms write as much",
+                     bool)  # fmt: skip
+RATE = Option("--rate", "requests a second, each sent at its time however slow the server is",
+              float, metavar="R")  # fmt: skip
+
+LOAD_OPTIONS = (
+    PROMPTS,
+    CATEGORY,
+    replace(shared.DRAFT, help="the draft that the candidate serves: prompts that it was trained "
+            "on are left out, and counted"),
+    TEMPERATURE_MIX,
+    CONCURRENCY,
+    replace(shared.MAX_TOKENS, help="tokens of an answer at most (default: by the prompt)"),
+    STOP_AT_EOS,
+    replace(shared.SEED, help="of prompts, temperatures and arrival times", default=0),
+    Option("--force-random", "allow --prompts random", bool),
+)  # fmt: skip
+
+ARRIVAL_OPTIONS = (
+    RATE,
+    Option("--burstiness", "with --rate: 1 is Poisson, less is burstier, inf is constant",
+           default=1.0, metavar="B"),
+    Option("--ramp-to", "with --rate: the rate at the end", float, metavar="R"),
+    Option("--replay", "send at the times of this trace (JSONL or CSV with timestamps), and its "
+           "prompts if it has them", metavar="FILE"),
+    Option("--replay-speed", "2 plays the trace twice as fast; 1000 if its unit is ms",
+           default=1.0),
+)  # fmt: skip

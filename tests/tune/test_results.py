@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from outdraft.decide.verdict import Verdict
+from outdraft.report.tables import best_line
+from outdraft.tune.results import LoadResult, Results
+from tests.report.sample_results import ratio_about, sample_results
+
+
+def decided(decision: str | None, whole: float = 1.5) -> Results:
+    """Of the main load, with so much for all of it together."""
+    results = sample_results()
+    ship_for = ["category code", "category qa"] if decision == "SHIP FOR" else []
+    verdict = Verdict(decision, tuple(ship_for), (), ())
+    loads = []
+    for load in results.loads:
+        arms = tuple(
+            replace(arm, ratios={"e2e": ratio_about(whole, 0.05, 20)}) for arm in load.arms
+        )
+        loads.append(replace(load, arms=arms, verdict=verdict if decision else None))
+    return replace(results, loads=tuple(loads))
+
+
+def main_of(results: Results) -> LoadResult:
+    assert results.main is not None
+    return results.main
+
+
+@pytest.mark.parametrize(
+    ("decision", "whole", "pays"),
+    [
+        ("SHIP", 1.5, True),
+        ("SHIP FOR", 1.5, True),
+        ("SHIP FOR", 1.02, False),
+        ("SHIP FOR", 0.8, False),
+        ("DON'T SHIP", 0.8, False),
+        ("INCONCLUSIVE", 1.5, False),
+        (None, 1.5, False),
+    ],
+)
+def test_for_mixed_traffic(decision: str | None, whole: float, pays: bool) -> None:
+    assert main_of(decided(decision, whole)).pays_for_all == pays
+
+
+def test_the_line_says_where_to_route() -> None:
+    results = decided("SHIP FOR", 0.9)
+    advice = "route category code, category qa to a server with it; for mixed traffic it stays off"
+    assert main_of(results).routing_advice == advice
+    assert best_line(results).endswith(f"SHIP FOR category code, category qa · {advice}")
+    assert "wins as a whole" in main_of(decided("SHIP FOR", 1.5)).routing_advice
+    assert main_of(decided("SHIP")).routing_advice == ""
+    assert best_line(decided("SHIP")).endswith("· SHIP")

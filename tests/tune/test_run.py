@@ -1,0 +1,164 @@
+"""What is worked out before anything is measured, and how a run is put together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from outdraft.backends.lookup import backend_elsewhere
+from outdraft.cli.main import find_command
+from outdraft.errors import OptionError
+from outdraft.testing.tiny_models import tiny_model
+from outdraft.tune import run as run_module
+from outdraft.tune.arm import name_of
+from outdraft.tune.journal import Journal
+from outdraft.tune.lab import Lab
+from outdraft.tune.results import FAILED
+from outdraft.tune.run import RunPlan, plan_run, run_tuning
+from outdraft.tune.search import Progress
+from outdraft.tune.settings import RunSettings
+
+from .planted import Planted, Truth
+
+
+class Display:
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.phases: list[str] = []
+
+    def note(self, words: str) -> None:
+        self.notes.append(words)
+
+    def progress(self, progress: Progress) -> None:
+        self.phases.append(progress.phase)
+
+    def starting(self, arm: str, seconds: float, line: str) -> None:
+        raise AssertionError("no engine is started here")
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tiny_model(tmp_path_factory.mktemp("tiny"), "llama"))
+
+
+def short(made: RunPlan) -> RunPlan:
+    return replace(made, search=replace(made.search, budget_s=100.0))
+
+
+def plan(target: str, *flags: str) -> RunPlan:
+    words = ("--target", target, "--methods", "ngram", "--k", "2..4", "--category", "chat", *flags)
+    return plan_run(RunSettings.from_options(find_command("tune").parse(words)))
+
+
+def test_arms_and_requests_of_each_load(target: str) -> None:
+    made = plan(target, "--concurrency", "1,8", "--draft-quantization", "int8")
+    assert [name_of(arm) for arm in made.search.arms] == ["ngram k=2", "ngram k=3", "ngram k=4"]
+    assert {name: each.size for name, each in made.blocks.items()} == {
+        "concurrency 1": 4, "concurrency 8": 16,
+        "concurrency 1, final": 2, "concurrency 8, final": 16,
+        "concurrency 1, schedule": 4, "concurrency 8, schedule": 16,
+        "concurrency 4, texts of concurrency 1": 4, "concurrency 1, texts of concurrency 8": 16,
+    }  # fmt: skip
+    again = {name: made.blocks.pop(name) for name in list(made.blocks) if "texts of" in name}
+    for name, blocks in again.items():
+        load = name.partition("texts of ")[2]
+        assert blocks.requests(1) == made.blocks[load].requests(1)[:16], "word for word the same"
+    few = [each for each in made.blocks.values() if each.size < 16]
+    ids = [{each.prompt.id for each in blocks.requests(0)} for blocks in few]
+    assert sum(map(len, ids)) == len(set[str]().union(*ids)), "no part has prompts of another"
+    assert made.search.num_profile == {"concurrency 8": 1}, "a large block profiles as two do"
+    assert made.settings.serving.max_num_seqs == 16
+    assert made.search.keeps_engines
+
+
+def test_warnings_of_the_engine_are_shown_and_kept(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plan(target, "--rule", "coupled,typical", "--temperature", "0.8", "--concurrency", "1")
+    (warning,) = made.context.warnings
+    assert "typical" in warning
+    planted = Planted({"ngram": Truth(0.8, 0.02)})
+    play(monkeypatch, planted)
+    made = replace(made, search=replace(made.search, budget_s=150.0))
+    display = Display()
+    results = run_tuning(made, tmp_path, display)
+    assert display.notes == [f"note: {warning}"]
+    assert results.notes[-1] == warning
+    assert set(display.phases) == {"profile", "race", "final"}
+    assert results.settings["acceptance"] == "coupled,typical"
+    again = Display()
+    assert run_tuning(made, tmp_path, again).loads == results.loads
+    assert again.notes == [f"note: {warning}", f"going on with the run in {tmp_path}"]
+
+
+def play(monkeypatch: pytest.MonkeyPatch, planted: Planted) -> None:
+    """Blocks are planted, and no engine is started."""
+    monkeypatch.setattr(Lab, "measure", lambda lab, *step: planted.measure(*step))
+    monkeypatch.setattr(Lab, "prepare", lambda lab, arms: None)
+
+
+def test_what_failed_is_tried_again_when_asked(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = short(plan(target, "--concurrency", "1"))
+    planted = Planted({"ngram": Truth(0.8, 0.02)}, failing={"ngram k=4": "no memory"})
+    play(monkeypatch, planted)
+    states = [arm.state for arm in run_tuning(made, tmp_path, Display()).loads[0].arms]
+    assert FAILED in states
+    planted.failing, display = {}, Display()
+    states = [arm.state for arm in run_tuning(made, tmp_path, display).loads[0].arms]
+    assert FAILED in states
+    assert "ngram k=4 failed at concurrency 1 (no memory): --retry-failed" in display.notes[-1]
+    assert planted.num_measured
+    again = run_tuning(made, tmp_path, Display(), retries_failed=True)
+    assert FAILED not in [arm.state for arm in again.loads[0].arms]
+    assert not any("no memory" in note for note in again.notes)
+    assert b"no memory" in (tmp_path / "journal.jsonl").read_bytes()
+
+
+def test_a_baseline_that_failed_is_tried_again_when_asked(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = short(plan(target, "--concurrency", "1"))
+    planted = Planted({"ngram": Truth(0.8, 0.02)}, failing={"off": "no memory"})
+    play(monkeypatch, planted)
+    for _ in range(2):
+        with pytest.raises(OptionError, match="no memory; when that is mended, --retry-failed"):
+            run_tuning(made, tmp_path, Display())
+    planted.failing = {}
+    results = run_tuning(made, tmp_path, Display(), retries_failed=True)
+    assert results.loads[0].verdict is not None
+
+
+def test_memory_is_kept_only_where_that_is_wanted_and_said(target: str, tmp_path: Path) -> None:
+    suffix = ("--methods", "suffix", "--concurrency", "1")
+    made, kept = plan(target, *suffix), plan(target, *suffix, "--keep-memory")
+    assert (made.settings.serving.forgets, kept.settings.serving.forgets) == (True, False)
+    assert made.context.warnings == ()
+    assert kept.context.warnings == ("answers of earlier requests were remembered (--keep-memory)",)
+    assert kept.context.settings["keep_memory"] is True
+    Journal(tmp_path / "journal.jsonl", made.header).close()
+    with pytest.raises(OptionError, match=r"another keep_memory \(false, now true\)"):
+        Journal(tmp_path / "journal.jsonl", kept.header)
+    prompts = tmp_path / "three.jsonl"
+    prompts.write_text("".join(f'{{"prompt": "Tell me of {each}."}}\n' for each in "abc"))
+    few = ("--target", target, "--k", "2", "--concurrency", "1", "--prompts", str(prompts))
+    settings = [RunSettings.from_options(find_command("tune").parse((*few, "--methods", each)))
+                for each in ("suffix", "ngram")]  # fmt: skip
+    (warning,) = plan_run(settings[0]).context.warnings
+    assert " requests repeat a prompt of their own block" in warning
+    assert plan_run(settings[1]).context.warnings == (), "it remembers nothing"
+
+
+def test_another_engine_tries_few_draft_lengths_and_what_it_has(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "backend_named", backend_elsewhere)
+    made = plan(target, "--engine", "sglang", "--methods", "suffix,ngram", "--k", "2..8")
+    assert [arm.k for arm in made.search.arms] == [2, 4, 6, 8]
+    assert not made.search.keeps_engines
+    reasons = {each.name: each.reason for each in made.context.pruned}
+    assert reasons["suffix"].startswith("SGLang has no method 'suffix'; valid: ")
+    assert "only 2, 4, 6, 8 are tried" in reasons["k=3, 5, 7"]
