@@ -91,6 +91,7 @@ def test_a_shell_runs_the_command_and_nothing_else(
 @pytest.mark.parametrize("form", ["compose", "k8s"])
 @given(base=st.sampled_from(BASES), text=outside, word=words)
 @example(base=BASES[1], text=EVIL, word=EVIL)
+@example(base=BASES[0], text="ports", word="image")
 @example(base=BASES[3], text=EVIL, word="x HEAD:\u2028evil: true")
 @settings(max_examples=40, deadline=None,
           suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from outdraft.emit.quoting import comments, is_plain, quoted
@@ -10,8 +11,12 @@ _MAX_INLINE = 72
 _WORD = re.compile(r"[A-Z][a-zA-Z]+|[a-z]{4,}(-[a-z]+)+")  # no need for quotes
 
 
-class Comment(str):
-    """A key of a dictionary, or an item of a list, that is written as a comment."""
+@dataclass(frozen=True, eq=False)
+class Comment:
+    """A key of a dictionary, or an item of a list, that is written as a comment. Equal to nothing
+    else: a text from outside must not take the place of a real key."""
+
+    text: str
 
 
 class TextBlock(str):
@@ -27,7 +32,7 @@ def yaml_lines(value: Any) -> list[str]:
         each = key if is_list else value[key]
         start = "-" if is_list else f"{key}:"
         if isinstance(key, Comment):
-            lines += comments([key])
+            lines += comments([key.text])
         elif each in ({}, []):
             continue
         elif isinstance(each, TextBlock) and is_plain(each):
