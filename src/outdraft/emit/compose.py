@@ -6,7 +6,7 @@ from outdraft.emit import container
 from outdraft.emit.config import EngineConfig
 from outdraft.emit.quoting import comments
 from outdraft.emit.shell import heading
-from outdraft.emit.yaml import Comment, TextBlock, yaml_lines
+from outdraft.emit.yaml import Comment, TextBlock, YamlMap, yaml_lines
 
 _RANK, _HEAD = "${RANK}", "${HEAD}"
 
@@ -26,9 +26,9 @@ def compose(config: EngineConfig) -> str:
     return "\n".join([*comments(head), *yaml_lines(document), ""])
 
 
-def _service(config: EngineConfig) -> dict[str, Any]:
+def _service(config: EngineConfig) -> YamlMap:
     env = _for_shell(dict(config.env))
-    network: dict[str, Any] = {"ports": [f"{config.port}:{config.port}"]}
+    network: YamlMap = {"ports": [f"{config.port}:{config.port}"]}
     if config.hosts > 1:
         env |= {"RANK": "${RANK:?which host}", "HEAD": "${HEAD:?the first host}"}
         why = "the hosts' processes find each other at their own addresses"

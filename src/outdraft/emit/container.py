@@ -4,12 +4,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Any
 
 from outdraft.emit.config import EngineConfig
 from outdraft.emit.quoting import comments
 from outdraft.emit.shell import command_lines, flag_remarks, reason_lines
-from outdraft.emit.yaml import Comment, TextBlock
+from outdraft.emit.yaml import Comment, TextBlock, YamlMap
 
 FILES = "/etc/outdraft"  # where the configuration's own files are mounted
 CACHE = "/root/.cache/huggingface"
@@ -42,9 +41,7 @@ def health_command(config: EngineConfig, rank: str) -> str:
     return probe if config.cluster is None else f'test "{rank}" != 0 || {probe}'
 
 
-def command(
-    config: EngineConfig, entry: str, arguments: str, *, rank: str, head: str
-) -> dict[str, Any]:
+def command(config: EngineConfig, entry: str, arguments: str, *, rank: str, head: str) -> YamlMap:
     """The entry point and its arguments, each flag with its reasons above it.
 
     entry, arguments: what the form calls them. rank, head: a shell's expressions for the number of
@@ -53,7 +50,7 @@ def command(
     if config.cluster is not None:
         script = TextBlock("\n".join(_host_script(config, rank, head)))
         return {entry: ["sh", "-c"], arguments: [script]}
-    words: list[str] = []
+    words: list[str | Comment] = []
     for flag in config.flags:
         words += [Comment(line) for line in reason_lines(flag)]
         words += flag.words

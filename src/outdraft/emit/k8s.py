@@ -6,7 +6,7 @@ from outdraft.emit import container
 from outdraft.emit.config import EngineConfig
 from outdraft.emit.quoting import comments
 from outdraft.emit.shell import heading
-from outdraft.emit.yaml import Comment, TextBlock, yaml_lines
+from outdraft.emit.yaml import Comment, TextBlock, YamlMap, yaml_lines
 
 _RANK = "${HOSTNAME##*-}"
 _HOST_CACHE = "/var/lib/outdraft/huggingface"
@@ -37,20 +37,22 @@ def k8s(config: EngineConfig) -> str:
     return "\n".join([*comments(heading(config)), "\n---\n".join(texts), ""])
 
 
-def _manifest(kind: str, name: str, api: str = "v1", **content: Any) -> dict[str, Any]:
-    return {"apiVersion": api, "kind": kind, "metadata": {"name": name}, **content}
+def _manifest(kind: str, name: str, api: str = "v1", **content: Any) -> YamlMap:
+    manifest: YamlMap = {"apiVersion": api, "kind": kind, "metadata": {"name": name}}
+    manifest |= content.items()
+    return manifest
 
 
-def _workload(config: EngineConfig, name: str) -> dict[str, Any]:
+def _workload(config: EngineConfig, name: str) -> YamlMap:
     labels = {"app": name}
-    pod: dict[str, Any] = {
+    pod: YamlMap = {
         Comment("else variables like VLLM_PORT come from services, and the engine reads them"):
             None,
         "enableServiceLinks": False,
     }  # fmt: skip
     if config.hosts > 1:
         kind = "StatefulSet"
-        strategy: dict[str, Any] = {
+        strategy: YamlMap = {
             "serviceName": f"{name}-peers",
             Comment("all at once: none is ready before all are there"): None,
             "podManagementPolicy": "Parallel",
@@ -95,8 +97,8 @@ def _workload(config: EngineConfig, name: str) -> dict[str, Any]:
     return _manifest(kind, name, "apps/v1", spec=spec)
 
 
-def _probes(config: EngineConfig) -> dict[str, Any]:
-    probe: dict[str, Any] = {"httpGet": {"path": "/health", "port": config.port}}
+def _probes(config: EngineConfig) -> YamlMap:
+    probe: YamlMap = {"httpGet": {"path": "/health", "port": config.port}}
     if config.hosts > 1:
         probe = {"exec": {"command": ["sh", "-c", container.health_command(config, _RANK)]}}
     probe["timeoutSeconds"] = 10
@@ -109,10 +111,10 @@ def _probes(config: EngineConfig) -> dict[str, Any]:
     }
 
 
-def _volumes(config: EngineConfig, name: str) -> dict[str, tuple[str, dict[str, Any]]]:
+def _volumes(config: EngineConfig, name: str) -> dict[str, tuple[str, YamlMap]]:
     """Name → (where the container sees it, its source)."""
     memory = {"medium": "Memory", "sizeLimit": f"{container.SHARED_MEMORY_GIB}Gi"}
-    volumes: dict[str, tuple[str, dict[str, Any]]] = {"shm": ("/dev/shm", {"emptyDir": memory})}
+    volumes: dict[str, tuple[str, YamlMap]] = {"shm": ("/dev/shm", {"emptyDir": memory})}
     if config.container.fetches_models:
         cache = {"path": _HOST_CACHE, "type": "DirectoryOrCreate"}
         volumes["hub"] = (container.CACHE, {"hostPath": cache})

@@ -19,6 +19,9 @@ class Comment:
     text: str
 
 
+YamlMap = dict[str | Comment, Any]
+
+
 class TextBlock(str):
     """A text of several lines, written as it is where that says the same."""
 
