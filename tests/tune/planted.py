@@ -5,16 +5,17 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import resources
+from importlib.resources import as_file, files
 
 from outdraft.loadgen.endpoint import Endpoint, make_requests
 from outdraft.speculation import Speculation
 from outdraft.testing.fake_script import Script
 from outdraft.tune.arm import Load, name_of
 from outdraft.tune.journal import Block, Failure
+from outdraft.workload.files import read_prompts
 from outdraft.workload.plan import Blocks, make_blocks
 from outdraft.workload.prompt import Prompt
-from outdraft.workload.sets import built_in, prompts_of
+from outdraft.workload.sets import built_in
 from tests.measure.simulated import Simulated
 from tests.planted_rounds import expected_tokens_at
 
@@ -102,7 +103,7 @@ def arms_of(methods: tuple[str, ...], ks: range) -> tuple[Speculation, ...]:
 
 def chat_prompts() -> list[Prompt]:
     """The same for ever: recorded decisions depend on them."""
-    trained = resources.files("outdraft.distill.data").joinpath("prompts.jsonl").read_text("utf-8")
-    prompts = [*prompts_of(trained), *built_in()]
+    with as_file(files("outdraft.distill.data") / "prompts.jsonl") as trained:
+        prompts = [*read_prompts(trained), *built_in()]
     chats = [each for each in prompts if each.category == "chat" and each.id < "chat-100"]
     return sorted(chats, key=lambda each: each.id)

@@ -1,9 +1,7 @@
 """The project's own prompts, and the choice of a source by name or path."""
 
-import json
 import random
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from string import ascii_lowercase
 
@@ -13,6 +11,7 @@ from outdraft.workload.prompt import CATEGORIES, Message, Prompt
 
 BUILT_IN = "built-in"
 RANDOM = "random"
+_FOLDER = Path(__file__).with_name("prompts")
 _RANDOM_WORDS = 128
 _RANDOM_PROMPTS = 256
 
@@ -43,18 +42,8 @@ def choose_prompts(
 def built_in() -> list[Prompt]:
     """The prompts to measure on, by category (Apache-2.0, written for this project). No draft of
     the project was trained on one of them: its training prompts are in `distill/data`."""
-    folder = resources.files("outdraft.workload") / "prompts"
-    files = (folder / f"{category}.jsonl" for category in CATEGORIES)
-    return [prompt for file in files for prompt in prompts_of(file.read_text(encoding="utf-8"))]
-
-
-def prompts_of(text: str) -> list[Prompt]:
-    """One JSON object a line: id, category, prompt and expected_tokens."""
-    return [
-        Prompt(entry["id"], entry["category"], (Message("user", entry["prompt"]),),
-               entry["expected_tokens"])
-        for entry in map(json.loads, text.rstrip("\n").split("\n"))
-    ]  # fmt: skip
+    files = (_FOLDER / f"{category}.jsonl" for category in CATEGORIES)
+    return [prompt for file in files for prompt in read_prompts(file)]
 
 
 def random_prompts(count: int, seed: int) -> list[Prompt]:

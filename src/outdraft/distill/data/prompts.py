@@ -21,16 +21,19 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from outdraft.engine.tokenizer import Tokenizer
+from outdraft.workload.files import read_prompts
 from outdraft.workload.prompt import Prompt
-from outdraft.workload.sets import built_in, prompts_of
+from outdraft.workload.sets import built_in
 
 SHARES = {"own": 0.06, "mixed": 0.14, "begun": 0.2, "opened": 0.2, "free": 0.1, "derived": 0.3}
 TEMPLATES: dict[str, Any] = tomllib.loads(
     resources.files(__package__).joinpath("templates.toml").read_text("utf-8")
 )
+_PROMPTS = Path(__file__).with_name("prompts.jsonl")
 # What people ask for most comes most often.
 _WEIGHTS = {"summarization": 3, "code": 3, "chat": 4}
 _HELD_OUT_PART = 3  # one prompt in three
@@ -41,10 +44,9 @@ _PLACEHOLDER = "\x00"  # in no text: shows where a chat template puts the user's
 
 def split_prompts(own: Sequence[Prompt]) -> tuple[list[Prompt], list[Prompt]]:
     """The prompts to train on and those held out, with a user's own among both."""
-    text = resources.files(__package__).joinpath("prompts.jsonl").read_text("utf-8")
     unseen = held_out(own)
     return (
-        [*prompts_of(text), *(prompt for prompt in own if prompt not in unseen)],
+        [*read_prompts(_PROMPTS), *(prompt for prompt in own if prompt not in unseen)],
         [*built_in(), *unseen],
     )
 
