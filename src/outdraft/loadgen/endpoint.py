@@ -12,15 +12,13 @@ from outdraft.observe import RemoteServer
 from outdraft.records import Record
 from outdraft.workload.prompt import Planned
 
-# Fields that improve a measurement if the server knows them: texts of equal length, and the
-# acceptance of each (our and vLLM's name, then SGLang's).
-_EQUAL_LENGTHS: Mapping[str, Any] = {"ignore_eos": True}
-_ACCEPTANCE: Mapping[str, Any] = {"include_metrics": True, "return_spec_tokens_details": True}
-
 
 def optional_fields(*, stop_at_eos: bool) -> dict[str, Any]:
-    """`stop_at_eos`: an answer ends where the model ends it."""
-    return {**({} if stop_at_eos else _EQUAL_LENGTHS), **_ACCEPTANCE}
+    """Body fields that improve a measurement if the server knows them: texts of equal length, and
+    the acceptance of each (our and vLLM's name, then SGLang's). `stop_at_eos`: an answer ends where
+    the model ends it."""
+    equal_lengths = {} if stop_at_eos else {"ignore_eos": True}
+    return {**equal_lengths, "include_metrics": True, "return_spec_tokens_details": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +81,12 @@ class Endpoint:
 
     @property
     def headers(self) -> dict[str, str]:
-        headers = {
+        return {
             "Content-Type": "application/json",
             "Accept": "text/event-stream",
             "Accept-Encoding": "identity",  # a compressed stream arrives in lumps
+            **self.server.headers,
         }
-        if self.api_key is not None:
-            headers["Authorization"] = f"Bearer {self.api_key}"
-        return headers
 
     def body(self, request: Request, optional: Collection[str]) -> bytes:
         """The JSON of `request`, with those optional fields that are named."""

@@ -114,16 +114,16 @@ class _Fleet:
         except (EOFError, OSError):  # killed, perhaps in the middle of a message
             member.is_gone = True
             return
-        if isinstance(message[-1], Ended):
-            member.ended = message.pop()
+        if isinstance(message, Ended):
+            member.ended = message
             member.is_gone = True
-        self._keep(member, message)
+        else:
+            self._keep(member, message)
 
-    def _keep(self, member: _Member, records: Sequence[Record]) -> None:
-        for record in records:
-            member.records.append(record)
-            if self._sink is not None:
-                self._sink(record)
+    def _keep(self, member: _Member, record: Record) -> None:
+        member.records.append(record)
+        if self._sink is not None:
+            self._sink(record)
 
     def _account_for(self, member: _Member, start_ns: int) -> str:
         """Makes a record for every request that a dead process left without one."""
@@ -133,7 +133,7 @@ class _Fleet:
         error = f"client process died: {code}"
         for each in lost:
             due_ns = start_ns + (each.planned.offset_ns or 0)
-            self._keep(member, [each.record(due_ns, error=error)])
+            self._keep(member, each.record(due_ns, error=error))
         return (
             f"client process {member.number} died (exit code {code}) with {len(lost)} of its "
             "requests not answered"

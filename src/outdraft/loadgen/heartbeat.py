@@ -79,8 +79,8 @@ class ClockWatch:
 class Heartbeat:
     """`async with Heartbeat() as heart: …`; then `heart.pulse` is complete."""
 
-    def __init__(self, clocks: ClockWatch | None = None) -> None:
-        self._clocks = clocks or ClockWatch()
+    def __init__(self) -> None:
+        self._clocks = ClockWatch()
         self._task: asyncio.Task[None] | None = None
         self.pulse = Pulse()
 

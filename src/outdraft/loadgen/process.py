@@ -1,7 +1,7 @@
 """One of several client processes: its part of the requests in, records out through a pipe.
 
-From here the pipe carries "ready", a reading of the clock, and lists of records, the last of which
-ends with `Ended`. To here it carries the request for the clock, the start, and None for "stop".
+From here the pipe carries "ready", a reading of the clock, records, and `Ended` as the last. To
+here it carries the request for the clock, the start, and None for "stop".
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import queue
 import signal
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
@@ -19,7 +20,6 @@ from outdraft.loadgen.heartbeat import Pulse
 from outdraft.loadgen.load import ClientLoad, LoadRun, drive, new_event_loop
 from outdraft.records import Record
 
-_BATCH = 16  # records in a message: pickling one blocks the event loop for that long
 _GC_EVERY = 50_000  # allocations between collections; each is a pause
 
 
@@ -27,6 +27,9 @@ _GC_EVERY = 50_000  # allocations between collections; each is a pause
 class Ended:
     pulse: Pulse
     refused_fields: tuple[str, ...]
+
+
+Outbox = queue.SimpleQueue[Record | Ended]
 
 
 def client_process(pipe: Connection, load: ClientLoad) -> None:
@@ -46,13 +49,16 @@ def _serve(pipe: Connection, load: ClientLoad) -> None:
         return  # the parent has ended
     if start_ns is None:
         return
-    outbox = _Outbox(pipe)
+    outbox = Outbox()
+    sender = threading.Thread(target=_send_all, args=(pipe, outbox), name="outbox", daemon=True)
+    sender.start()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         run = runner.run(_drive(pipe, load, start_ns, outbox))
-    outbox.close(Ended(run.pulses[0], run.refused_fields))
+    outbox.put(Ended(run.pulses[0], run.refused_fields))
+    sender.join()
 
 
-async def _drive(pipe: Connection, load: ClientLoad, start_ns: int, outbox: _Outbox) -> LoadRun:
+async def _drive(pipe: Connection, load: ClientLoad, start_ns: int, outbox: Outbox) -> LoadRun:
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
@@ -68,28 +74,10 @@ async def _drive(pipe: Connection, load: ClientLoad, start_ns: int, outbox: _Out
         loop.remove_reader(pipe.fileno())
 
 
-class _Outbox:
-    """Sends from a thread: a parent that reads slowly must not make the client late."""
-
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe = pipe
-        self._waiting: queue.SimpleQueue[Record | Ended] = queue.SimpleQueue()
-        self.put = self._waiting.put
-        self._thread = threading.Thread(target=self._send_all, name="outbox", daemon=True)
-        self._thread.start()
-
-    def close(self, ended: Ended) -> None:
-        self._waiting.put(ended)
-        self._thread.join()
-
-    def _send_all(self) -> None:
-        try:
-            while True:
-                batch = [self._waiting.get()]
-                while len(batch) < _BATCH and not self._waiting.empty():
-                    batch.append(self._waiting.get())
-                self._pipe.send(batch)
-                if isinstance(batch[-1], Ended):
-                    return
-        except OSError:
-            return  # the parent has ended; `_drive` sees that and stops the load
+def _send_all(pipe: Connection, waiting: Outbox) -> None:
+    """In a thread: a parent that reads slowly must not make the client late."""
+    message: Record | Ended | None = None
+    with suppress(OSError):  # the parent has ended; `_drive` sees that and stops the load
+        while not isinstance(message, Ended):
+            message = waiting.get()
+            pipe.send(message)

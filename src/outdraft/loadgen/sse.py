@@ -17,8 +17,7 @@ class SseParser:
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max = max_event_bytes
-        self._line: list[bytes] = []  # parts of the incomplete line
-        self._line_bytes = 0
+        self._line = bytearray()  # as far as it has come
         self._after_cr = False  # a line feed now still belongs to the line before
         self._is_first_line = True
         self._data: list[bytes] = []
@@ -42,8 +41,8 @@ class SseParser:
         self._hold(first)
         events = []
         for part in others:  # a line ends where the next part begins
-            line = b"".join(self._line)
-            self._line, self._line_bytes = [], 0
+            line = bytes(self._line)
+            self._line.clear()
             if not self.overflowed:
                 self._end_line(line, events)
             self._hold(part)
@@ -60,10 +59,8 @@ class SseParser:
         return [Event(line[6:]) for line in lines]
 
     def _hold(self, part: bytes) -> None:
-        if part:
-            self._line.append(part)
-            self._line_bytes += len(part)
-            self._check(self._line_bytes)
+        self._line += part
+        self._check(len(self._line))
 
     def _end_line(self, line: bytes, events: list[Event]) -> None:
         if self._is_first_line:
@@ -86,4 +83,4 @@ class SseParser:
     def _check(self, num_bytes: int) -> None:
         if num_bytes > self._max:
             self.overflowed = True
-            self._line, self._data = [], []
+            self._line, self._data = bytearray(), []

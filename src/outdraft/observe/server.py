@@ -39,7 +39,7 @@ class RemoteServer:
     def __init__(self, url: str, api_key: str | None = None) -> None:
         """`url`: with or without /v1 or /v1/chat/completions."""
         self.url = url.rstrip("/").removesuffix("/chat/completions").removesuffix("/v1")
-        self._headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+        self.headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
 
     def identify(self) -> Identity:
         """BackendError where nothing with OpenAI's API answers."""
@@ -109,7 +109,7 @@ class RemoteServer:
 
     def _text(self, path: str, body: bytes | None = None) -> str:
         """Of a GET, or of a POST with a body."""
-        question = request.Request(self.url + path, body, self._headers)
+        question = request.Request(self.url + path, body, self.headers)
         try:
             with _OPENER.open(question, timeout=_TIMEOUT_S) as answer:
                 return str(answer.read(_MAX_BYTES), "utf-8", errors="replace")
