@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, Self, get_args
 
 from outdraft.errors import unknown_choice
@@ -46,6 +47,7 @@ _STALL_S = 3600.0
 _ASKS_FOR_ACCEPTANCE = {"vllm": "include_metrics", "sglang": "return_spec_tokens_details"}
 
 
+@dataclass(eq=False)
 class FakeServer:
     """`with FakeServer(...) as server: server.url`, in a thread.
 
@@ -56,38 +58,30 @@ class FakeServer:
     further paths and their JSON.
     """
 
-    def __init__(
-        self,
-        script: Script | None = None,
-        *,
-        failures: Mapping[Failure, int] | None = None,
-        refused_fields: Collection[str] = (),
-        dialect: Dialect = "vllm",
-        kv_slots: int = 64,
-        fast: bool = False,
-        whole_answers: bool = False,
-        model: str = "fake",
-        pages: Mapping[str, Any] | None = None,
-        port: int = 0,
-        new_event_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
-    ) -> None:
-        self._script = script or Script()
-        self._failures = dict(failures or {})
-        for name in self._failures.keys() - set(get_args(Failure)):
+    script: Script = field(default_factory=Script)
+    _: KW_ONLY
+    failures: Mapping[Failure, int] = field(default_factory=dict)
+    refused_fields: Collection[str] = ()
+    dialect: Dialect = "vllm"
+    kv_slots: int = 64
+    fast: bool = False
+    whole_answers: bool = False
+    model: str = "fake"
+    pages: Mapping[str, Any] = field(default_factory=dict)
+    port: int = 0
+    new_event_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+
+    def __post_init__(self) -> None:
+        for name in self.failures.keys() - set(get_args(Failure)):
             raise unknown_choice("failure", name, get_args(Failure))
-        self._refused_fields = refused_fields
-        self._dialect: Dialect = dialect
-        self._is_fast = fast
         self._cache: dict[tuple[Any, ...], tuple[list[TimedBytes], ScriptedAnswer]] = {}
-        self._whole_answers = whole_answers
-        self._pages = {"/v1/models": {"object": "list", "data": [{"id": model}]}, **(pages or {})}
-        self._new_event_loop = new_event_loop
-        self._port = port
+        models = {"object": "list", "data": [{"id": self.model}]}
+        self._pages = {"/v1/models": models, **self.pages}
         self._connections: set[HttpConnection] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: asyncio.Server | None = None
         self._thread: threading.Thread | None = None
-        self.metrics = FakeMetrics(k=self._script.k, kv_slots=kv_slots)
+        self.metrics = FakeMetrics(k=self.script.k, kv_slots=self.kv_slots)
         self.bodies: list[dict[str, Any]] = []  # of the requests so far; not kept when fast
         self.serve_metrics = True
         self.url = ""
@@ -109,7 +103,7 @@ class FakeServer:
 
     def serve(self, on_ready: Callable[[], None]) -> None:
         """Serves in this thread until `stop` is called."""
-        with asyncio.Runner(loop_factory=self._new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=self.new_event_loop) as runner:
             runner.run(self._serve(on_ready))
 
     def stop(self) -> None:
@@ -128,7 +122,7 @@ class FakeServer:
         self._server = await self._loop.create_server(
             lambda: HttpConnection(self._respond, self._connections),
             "127.0.0.1",
-            self._port,
+            self.port,
             backlog=4096,
         )
         host, port = self._server.sockets[0].getsockname()
@@ -153,7 +147,7 @@ class FakeServer:
         elif path == "/health":
             connection.send(response(200, "text/plain", b""))
         elif path == "/metrics" and self.serve_metrics:
-            page = self.metrics.render(self._dialect)
+            page = self.metrics.render(self.dialect)
             connection.send(response(200, "text/plain; version=0.0.4", page))
         elif path in self._pages:
             connection.send(json_response(200, self._pages[path]))
@@ -161,15 +155,15 @@ class FakeServer:
             connection.send(_error(404, f"{method} {path} is not served here"))
 
     def _chat(self, connection: HttpConnection, body: dict[str, Any]) -> None:
-        for field in self._refused_fields:
-            if field in body:
-                return connection.send(_error(400, f"unknown field {field}", field))
-        if not body.get("stream") and not self._whole_answers:
+        for name in self.refused_fields:
+            if name in body:
+                return connection.send(_error(400, f"unknown field {name}", name))
+        if not body.get("stream") and not self.whole_answers:
             return connection.send(_error(400, "only streams are served", "stream"))
         number = self.metrics.num_requests
         self.metrics.num_requests += 1
         failure = next(
-            (kind for kind, every in self._failures.items() if every and (number + 1) % every == 0),
+            (kind for kind, every in self.failures.items() if every and (number + 1) % every == 0),
             None,
         )
         if failure == "reset":
@@ -199,15 +193,15 @@ class FakeServer:
         is_stream = bool(body.get("stream"))
         options = body.get("stream_options") or {}
         with_usage = bool(options.get("include_usage")) and failure != "no_usage"
-        field = _ASKS_FOR_ACCEPTANCE.get(self._dialect)
-        with_acceptance = field is None or bool(body.get(field))
+        asks = _ASKS_FOR_ACCEPTANCE.get(self.dialect)
+        with_acceptance = asks is None or bool(body.get(asks))
         key = (request.temperature, request.max_tokens, request.ignore_eos, is_stream, with_usage,
                with_acceptance, failure)  # fmt: skip
-        if self._is_fast and key in self._cache:
+        if self.fast and key in self._cache:
             pieces, answer = self._cache[key]
         else:
-            answer = self._script.play(request)
-            acceptance = reported_acceptance(answer, self._script.k, self._dialect)
+            answer = self.script.play(request)
+            acceptance = reported_acceptance(answer, self.script.k, self.dialect)
             fields = acceptance if with_acceptance else {}
             if is_stream:
                 events = stream_of(request, answer, with_usage=with_usage, acceptance=fields)
@@ -215,7 +209,7 @@ class FakeServer:
             else:
                 content = whole_answer(request, answer) | fields
                 pieces = [(answer.at_s[-1], json_response(200, content))]
-            if self._is_fast:
+            if self.fast:
                 self._cache[key] = pieces, answer
             else:
                 self.bodies.append(body)
@@ -240,9 +234,9 @@ def _broken(events: list[TimedBytes], failure: Failure | None) -> list[TimedByte
 
 
 @contextmanager
-def fake_server(script: Script | None = None, **options: Any) -> Iterator[str]:
+def fake_server(*script: Script, **options: Any) -> Iterator[str]:
     """The URL of a fake server that runs in a thread; `options` are those of FakeServer."""
-    with FakeServer(script, **options) as server:
+    with FakeServer(*script, **options) as server:
         yield server.url
 
 

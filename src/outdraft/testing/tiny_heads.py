@@ -9,7 +9,6 @@ lm_head of a fitted head is a least-squares solution for the target's logits ove
 the letters F to M: nothing is trained.
 """
 
-import json
 import zlib
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from outdraft.engine.runners.runner import Run
 from outdraft.errors import unknown_choice
 from outdraft.modelspec import read_modelspec
 from outdraft.modelspec.head import HeadSpec, head_config
+from outdraft.whole_file import write_json
 
 LAYOUTS = ("speculators", "original")
 # A head is fitted to texts of a few letters; tests use prompts of the same letters.
@@ -74,7 +74,6 @@ def tiny_head(
         tensors["d2t"] = ids - torch.arange(len(kept))
         tensors["t2d"] = torch.zeros(model.vocab_size, dtype=torch.bool)
         tensors["t2d"][ids] = True
-    folder.mkdir(parents=True, exist_ok=True)
     _write(folder, spec, tensors, layout)
     if fitted:
         tensors["lm_head.weight"] = _fitted_lm_head(folder, spec, target, kept, seed)
@@ -90,7 +89,7 @@ def _write(folder: Path, spec: HeadSpec, tensors: dict[str, torch.Tensor], layou
         for key in ("speculators_model_type", "speculators_config", "has_own_embed_tokens"):
             del config[key]
         config = {**layer, **config, "architectures": ["LlamaForCausalLMEagle3"]}
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    write_json(folder / "config.json", config, indent=2)
     whole = {name: each.contiguous() for name, each in tensors.items()}
     save_file(whole, folder / "model.safetensors")
 

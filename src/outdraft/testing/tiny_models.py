@@ -7,8 +7,6 @@ A folder holds what Hugging Face's own would: config.json, model.safetensors, to
 tokenizer_config.json with a chat template. `tiny_gguf` writes one `.gguf` file instead.
 """
 
-import json
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +18,12 @@ from outdraft.modelspec.config import layer_config
 from outdraft.testing.tiny_gguf import GGUF_QUANTS, tiny_gguf
 from outdraft.testing.tiny_tokenizer import BOS_ID, EOS_ID, tokenizer_files
 from outdraft.testing.tiny_weights import Array, random_weights, tiny_spec
+from outdraft.whole_file import read_json, write_json
 
 __all__ = ["FAMILIES", "GGUF_QUANTS", "tiny_gguf", "tiny_model"]
 
 # What a family's config.json has of its own.
-_CONFIGS: dict[str, dict[str, Any]] = json.loads(
-    resources("outdraft.testing").joinpath("tiny_families.json").read_text(encoding="utf-8")
-)
+_CONFIGS = read_json(Path(__file__).with_name("tiny_families.json"))
 FAMILIES = tuple(_CONFIGS)
 
 
@@ -47,10 +44,9 @@ def tiny_model(
     if family not in FAMILIES:
         raise unknown_choice("family", family, FAMILIES)
     spec = tiny_spec(family, **sizes)
-    folder.mkdir(parents=True, exist_ok=True)
     files = {"config.json": _config(family, spec), **tokenizer_files(spec.vocab_size)}
     for name, contents in files.items():
-        _write_json(folder / name, contents)
+        write_json(folder / name, contents, indent=2)
     _write_weights(folder, random_weights(spec, seed, perturb), shards)
     return folder
 
@@ -77,8 +73,4 @@ def _write_weights(folder: Path, weights: dict[str, Array], shards: int) -> None
         save_file({name: weights[name] for name in names[shard::shards]}, folder / file, metadata)
     total = sum(values.nbytes for values in weights.values())
     index = {"metadata": {"total_size": total}, "weight_map": file_of}
-    _write_json(folder / "model.safetensors.index.json", index)
-
-
-def _write_json(file: Path, contents: dict[str, Any]) -> None:
-    file.write_text(json.dumps(contents, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    write_json(folder / "model.safetensors.index.json", index, indent=2)

@@ -4,9 +4,10 @@ Three control tokens, the 256 bytes, and merges made from a list of common words
 trained, so nothing depends on a library's version. It encodes and decodes any text.
 """
 
-import json
-from importlib.resources import files as resources
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from outdraft.whole_file import read_json
 
 TOKENIZER_SIZE = 384
 CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -14,8 +15,8 @@ BOS_ID = EOS_ID = 0
 TURN_END_ID = 2
 
 # tokenizer.json, without a vocabulary, and tokenizer_config.json. No BOS is added.
-_FILES = resources("outdraft.testing").joinpath("tiny_tokenizer.json").read_text(encoding="utf-8")
-CHAT_TEMPLATE: str = json.loads(_FILES)["tokenizer_config.json"]["chat_template"]
+_FILES = Path(__file__).with_name("tiny_tokenizer.json")
+CHAT_TEMPLATE: str = read_json(_FILES)["tokenizer_config.json"]["chat_template"]
 
 _WORDS = """
 _the _and _of _to _in ing _is _that _for _with _it _as _on _be _this _are _was _have _not _you
@@ -57,7 +58,7 @@ def tiny_vocab(size: int = TOKENIZER_SIZE) -> TinyVocab:
 def tokenizer_files(size: int) -> dict[str, Any]:
     """The contents of tokenizer.json and tokenizer_config.json, by name."""
     vocab = tiny_vocab(size)
-    contents: dict[str, Any] = json.loads(_FILES)
+    contents = read_json(_FILES)
     contents["tokenizer.json"]["model"] |= {
         "vocab": {text: i for i, text in enumerate(vocab.tokens)},
         "merges": vocab.merges,
