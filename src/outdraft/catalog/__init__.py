@@ -9,10 +9,9 @@ else ``~/.cache/outdraft``. Whole models of the hub stay in the hub's own cache.
 
 from outdraft.catalog.digests import model_digest
 from outdraft.catalog.download import DownloadProgress, no_progress
-from outdraft.catalog.entries import drafts_for, find_entry
+from outdraft.catalog.entries import ModelFiles, drafts_for, find_entry
 from outdraft.catalog.hub import TRAINING_PROMPTS
 from outdraft.catalog.lookup import (
-    ModelFiles,
     default_cache_dir,
     engine_model_name,
     file_beside,

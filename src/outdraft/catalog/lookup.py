@@ -9,13 +9,11 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal
 
 from outdraft.catalog import hub
 from outdraft.catalog.download import DownloadProgress, locked, progress_bar, sha256_of
-from outdraft.catalog.entries import CATALOG, SHIPPED_DRAFTS, CatalogEntry, find_entry
+from outdraft.catalog.entries import CATALOG, SHIPPED_DRAFTS, CatalogEntry, ModelFiles, find_entry
 from outdraft.catalog.sources import WheelSource
 from outdraft.errors import CatalogError, OutdraftError, unknown_choice
 
@@ -24,20 +22,6 @@ _HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 _HUB_FILE = re.compile(
     r"([\w][\w.-]*/[\w][\w.-]*)[:/]((?:(?!\.{1,2}/)[^/\\\x00-\x1f]+/)*[^/\\\x00-\x1f]+\.gguf)"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFiles:
-    """A model on this machine."""
-
-    name: str  # what the user called it, or the catalog's name for it
-    path: Path  # a folder with config.json, or one .gguf file
-    licence: str | None = None
-    source: Literal["catalog", "local", "hub"] = "local"
-
-    @property
-    def kind(self) -> Literal["folder", "gguf"]:
-        return "folder" if self.path.is_dir() else "gguf"
 
 
 def default_cache_dir() -> Path:
@@ -96,14 +80,14 @@ def local_files(name: str) -> ModelFiles | None:
         path = _cache_path(entry, default_cache_dir())
         is_here = path.is_file() and path.stat().st_size == entry.num_bytes
         return ModelFiles(entry.name, path, entry.licence, "catalog") if is_here else None
-    path, shipped = local_path(name), SHIPPED_DRAFTS.get(name.lower())
+    if shipped := SHIPPED_DRAFTS.get(name.lower()):
+        return shipped
+    path = local_path(name)
     if path.is_file() and path.suffix != ".gguf":
         raise CatalogError(
             f"{name} is a single {path.suffix or 'nameless'} file; give a .gguf file, or the "
             "folder that holds config.json"
         )
-    if shipped is not None:
-        return ModelFiles(shipped.name, path, shipped.licence)
     if path.is_dir() or path.is_file():
         return ModelFiles(name, path)
     is_path = path.suffix == ".gguf" and not _HUB_FILE.fullmatch(name)

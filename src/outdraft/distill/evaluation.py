@@ -47,7 +47,7 @@ def draw_greedily(logits: Tensor, rows: Tensor, vocabulary: Tensor | None) -> Te
     return best if vocabulary is None else vocabulary[best]
 
 
-def draw_coupled(batch: TextBatch, target: Target, temperature: float, seed: int) -> Draw:
+def draw_coupled(batch: TextBatch, target: Target, temperature: float) -> Draw:
     """Draws with noise that leads the target to this text, as the `coupled` rule does.
 
     Given that token x won, the winning score is a Gumbel variable around the logsumexp, and each
@@ -55,7 +55,7 @@ def draw_coupled(batch: TextBatch, target: Target, temperature: float, seed: int
     """
     hidden, _ = target.network(batch.tokens)
     logits = target.network.logits(hidden[:, :-1][batch.is_answer[:, 1:]]).float() / temperature
-    generator = torch.Generator(logits.device).manual_seed(seed)
+    generator = torch.Generator(logits.device).manual_seed(0)
 
     def gumbel(like: Tensor) -> Tensor:
         return torch.empty_like(like).exponential_(generator=generator).log_().neg_()
@@ -75,9 +75,7 @@ def draw_coupled(batch: TextBatch, target: Target, temperature: float, seed: int
 
 
 @torch.no_grad()
-def estimate_acceptance(
-    draft: Drafter, target: Target, held_out: Corpus, k: int, seed: int = 0
-) -> dict[str, Any]:
+def estimate_acceptance(draft: Drafter, target: Target, held_out: Corpus, k: int) -> dict[str, Any]:
     """A summary for each temperature, counted along the held-out texts."""
     device = target.device
     batch_tokens = _GPU_BATCH_TOKENS if device.type == "cuda" else _CPU_BATCH_TOKENS
@@ -88,13 +86,13 @@ def estimate_acceptance(
         counts: dict[str, Acceptance] = {}
         for part in held_out.by_length(members, batch_tokens):
             batch = held_out.batch(part, device)
-            draw = draw_coupled(batch, target, temperature, seed) if temperature else draw_greedily
+            draw = draw_coupled(batch, target, temperature) if temperature else draw_greedily
             hits = (draft.guesses(batch, target, k, draw) == batch.tokens).cpu()
             for row, index in enumerate(part):
                 count_rounds(
                     hits[:, row],
-                    int(held_out.prompt_lengths[index]),
-                    int(held_out.lengths[index]),
+                    held_out.prompt_lengths[index],
+                    held_out.lengths[index],
                     counts.setdefault(held_out.categories[index], Acceptance()),
                 )
         result[f"{temperature:g}"] = _summarize(counts)

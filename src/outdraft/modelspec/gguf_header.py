@@ -42,10 +42,10 @@ class GgufHeader:
         return str(self.values.get("general.architecture", ""))
 
 
+@dataclass(slots=True)
 class _Cursor:
-    def __init__(self, data: mmap.mmap) -> None:
-        self.data = data
-        self.at = 0
+    data: mmap.mmap
+    at: int
 
     def scalar(self, code: str) -> int:
         (value,) = struct.unpack_from("<" + code, self.data, self.at)
@@ -96,8 +96,7 @@ def read_gguf_header(path: Path, *, arrays: Collection[str] = ()) -> GgufHeader:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         if data[:4] != b"GGUF":
             raise CorruptFileError(f"{path} is not a GGUF file: it starts with {data[:4]!r}")
-        cursor = _Cursor(data)
-        cursor.at = 4
+        cursor = _Cursor(data, at=4)
         version = cursor.scalar("I")
         if version not in (2, 3):
             raise ModelError(f"{path} has GGUF version {version}; versions 2 and 3 can be read")

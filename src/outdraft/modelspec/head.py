@@ -204,12 +204,10 @@ def check_head_fits(head: HeadSpec, target: ModelSpec, *, name: str, target_name
     )
 
 
-def head_config(
-    head: HeadSpec, *, target_name: str, k: int, target_class: str = "LlamaForCausalLM"
-) -> dict[str, Any]:
+def head_config(head: HeadSpec, *, target_name: str, k: int) -> dict[str, Any]:
     """config.json of a head in the `speculators` form, the one this project writes.
 
-    target_name, target_class and k (the draft length it is meant for) are for vLLM.
+    target_name and k (the draft length it is meant for) are for vLLM.
     """
     layer = {
         "model_type": "llama",
@@ -227,7 +225,7 @@ def head_config(
             "algorithm": "eagle3",
             "default_proposal_method": "greedy",
             "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": k}],
-            "verifier": {"name_or_path": target_name, "architectures": [target_class]},
+            "verifier": {"name_or_path": target_name, "architectures": ["LlamaForCausalLM"]},
         },
         "draft_vocab_size": head.draft_vocab_size,
         "target_hidden_size": head.target_hidden_size,

@@ -5,7 +5,7 @@ sizes or runs models reads the fields, not the family.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from outdraft.errors import UnsupportedArchitectureError
@@ -74,10 +74,8 @@ class Latent:
     v_dim: int
 
     def __post_init__(self) -> None:
-        for name in ("kv_rank", "nope_dim", "rope_dim", "v_dim"):
-            check_count(name, getattr(self, name))
-        if self.q_rank is not None:
-            check_count("q_rank", self.q_rank)
+        for name, value in asdict(self).items():
+            check_count(name, 1 if value is None else value)
 
 
 @dataclass(frozen=True, slots=True)

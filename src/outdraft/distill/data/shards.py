@@ -14,6 +14,7 @@ import json
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -90,61 +91,44 @@ class Corpus:
             # Parts are freed as they are joined: together they may be most of the memory.
             return torch.cat([part.pop(name) for part in parts])
 
-        self.tokens = join("tokens")
-        self.lengths = join("lengths").long()
-        self.prompt_lengths = join("prompt_lengths").long()
+        self.lengths: list[int] = join("lengths").tolist()
+        self.prompt_lengths: list[int] = join("prompt_lengths").tolist()
         self.temperatures = join("temperatures")
-        self._top_ids, self._top_logprobs = join("top_ids"), join("top_logprobs")
-        answers = self.lengths - self.prompt_lengths
-        self.num_answer_tokens = int(answers.sum())
+        sizes = [a - b for a, b in zip(self.lengths, self.prompt_lengths, strict=True)]
+        self.num_answer_tokens = sum(sizes)
+        self._tokens, self._tops = join("tokens"), (join("top_ids"), join("top_logprobs"))
         # Plain numbers: batches are put together text by text.
-        self._starts: list[int] = (self.lengths.cumsum(0) - self.lengths).tolist()
-        self._answer_starts: list[int] = (answers.cumsum(0) - answers).tolist()
-        self._lengths: list[int] = self.lengths.tolist()
-        self._prompt_lengths: list[int] = self.prompt_lengths.tolist()
+        self._starts = [0, *accumulate(self.lengths)]
+        self._answer_starts = [0, *accumulate(sizes)]
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def answers(self) -> Iterator[Tensor]:
         """Each text's answer tokens."""
-        for start, prompt, length in zip(
-            self._starts, self._prompt_lengths, self._lengths, strict=True
-        ):
-            yield self.tokens[start + prompt : start + length]
+        for index, prompt in enumerate(self.prompt_lengths):
+            yield self._tokens[self._starts[index] + prompt : self._starts[index + 1]]
 
     def frequencies(self, vocab_size: int) -> Tensor:
         """(vocab,) how often each token occurs in the answers."""
         return torch.bincount(torch.cat(list(self.answers())).long(), minlength=vocab_size)
 
     def batch(self, members: Sequence[int], device: torch.device) -> TextBatch:
-        lengths, prompts = self.lengths[list(members)], self.prompt_lengths[list(members)]
-        texts, spans = [], []
-        for index in members:
-            start, size = self._starts[index], self._lengths[index]
-            texts.append(self.tokens[start : start + size])
-            first = self._answer_starts[index]
-            spans.append(slice(first, first + size - self._prompt_lengths[index]))
-        tokens = pad_sequence(texts, batch_first=True)
+        tokens = pad_sequence(_parts(self._tokens, self._starts, members), batch_first=True)
         positions = torch.arange(tokens.shape[1])
-        is_answer = (positions >= prompts[:, None]) & (positions < lengths[:, None])
-
-        def move(x: Tensor) -> Tensor:
-            return x.to(device, non_blocking=True)
-
-        return TextBatch(
-            tokens=move(tokens).long(),
-            is_answer=move(is_answer),
-            top_ids=_token_ids(move(torch.cat([self._top_ids[span] for span in spans]))),
-            top_logprobs=move(torch.cat([self._top_logprobs[span] for span in spans])).float(),
-        )
+        begins = torch.tensor([self.prompt_lengths[index] for index in members])[:, None]
+        ends = torch.tensor([self.lengths[index] for index in members])[:, None]
+        is_answer = (positions >= begins) & (positions < ends)
+        tops = [torch.cat(_parts(each, self._answer_starts, members)) for each in self._tops]
+        moved = [each.to(device, non_blocking=True) for each in (tokens, is_answer, *tops)]
+        return TextBatch(moved[0].long(), moved[1], _token_ids(moved[2]), moved[3].float())
 
     def epoch(self, max_tokens: int, seed: int) -> list[list[int]]:
         """Batches of every text once, in random order; see `by_length` for their sizes."""
         draw = random.Random(seed)
         order = list(range(len(self)))
         draw.shuffle(order)
-        average = max(1, sum(self._lengths) // len(self))
+        average = max(1, sum(self.lengths) // len(self))
         window = max(1, max_tokens // average) * _SORTED_BATCHES
         batches: list[list[int]] = []
         for at in range(0, len(order), window):
@@ -155,13 +139,17 @@ class Corpus:
     def by_length(self, members: Sequence[int], max_tokens: int) -> list[list[int]]:
         """Batches of texts of like lengths, each of one text or at most max_tokens with padding."""
         batches: list[list[int]] = []
-        for index in sorted(members, key=self._lengths.__getitem__):
+        for index in sorted(members, key=self.lengths.__getitem__):
             # Lengths ascend: the newest text is the longest.
-            if batches and (len(batches[-1]) + 1) * self._lengths[index] <= max_tokens:
+            if batches and (len(batches[-1]) + 1) * self.lengths[index] <= max_tokens:
                 batches[-1].append(index)
             else:
                 batches.append([index])
         return batches
+
+
+def _parts(stored: Tensor, starts: Sequence[int], members: Sequence[int]) -> list[Tensor]:
+    return [stored[starts[index] : starts[index + 1]] for index in members]
 
 
 def _token_ids(stored: Tensor) -> Tensor:
