@@ -92,7 +92,7 @@ class EngineProcess:
     def _why(self, code: int | str) -> str:
         if isinstance(code, str):
             return f"cannot start {self.name}: {code} ({self.launch.argv[0]})"
-        lines = engine_log.tail(self.log)
+        lines = engine_log.ending(self.log)
         why = engine_log.reason(lines)
         detail = f': "{why}"' if why else ", and its log is empty"
         if engine_log.out_of_memory(lines):
