@@ -43,14 +43,6 @@ class Clusters:
         return int(self.prompt_of.max()) + 1
 
     @property
-    def fewest_prompts(self) -> int:
-        """Of any category."""
-        if self.category_of is None:
-            return self.num_prompts
-        kinds = np.unique(np.stack([self.category_of, self.prompt_of]), axis=1)[0]
-        return int(np.bincount(kinds).min())
-
-    @property
     def prompts_recur(self) -> bool:
         return 1 < self.num_prompts < self.num_pairs
 
@@ -59,8 +51,12 @@ def error_of_mean(values: Floats, clusters: Clusters) -> tuple[float, float]:
     """The standard error of the mean of values over two blocks or more, and its degrees of
     freedom for Student's t. `values` has shape (pairs,)."""
     num_pairs, num_prompts, category_of = len(values), clusters.num_prompts, clusters.category_of
-    if category_of is None or clusters.fewest_prompts < _FEWEST:
-        category_of = np.zeros(num_pairs, dtype=np.int64)
+    one_category = np.zeros(num_pairs, dtype=np.int64)
+    if category_of is None:
+        category_of = one_category
+    prompts = np.unique(np.stack([category_of, clusters.prompt_of]), axis=1)
+    if np.bincount(prompts[0]).min() < _FEWEST:
+        category_of = one_category
     sizes = np.bincount(category_of)
     from_mean = values - (np.bincount(category_of, weights=values) / sizes)[category_of]
     num_free = num_pairs - len(sizes)
