@@ -54,3 +54,9 @@ class Evidence:
     load: str = "this load"  # that the costs were measured at
     concurrency: int | None = None  # requests at a time; None: they came by the clock
     has_idle_slots: bool = True  # towards the end of a block fewer run
+
+    @property
+    def parts(self) -> dict[str, Ratio]:
+        """Of the traffic, by category and by temperature."""
+        kinds = {"category": self.by_category, "temperature": self.by_temperature}
+        return {f"{kind} {name}": part for kind in kinds for name, part in kinds[kind].items()}

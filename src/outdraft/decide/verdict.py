@@ -81,10 +81,7 @@ def _decide(evidence: Evidence, margin: float) -> tuple[str, tuple[str, ...], li
         return INCONCLUSIVE, (), [reason + _more(evidence)]
     whole = zone(main, margin)
     server = _zone_of_server(evidence, margin)
-    parts = {
-        **{f"category {name}": ratio for name, ratio in evidence.by_category.items()},
-        **{f"temperature {name}": ratio for name, ratio in evidence.by_temperature.items()},
-    }
+    parts = evidence.parts
     winners = tuple(name for name in parts if zone(parts[name], margin) is Zone.WIN)
     losers = tuple(name for name in parts if zone(parts[name], margin) is Zone.LOSE)
     reasons = [_sentence("requests end to end", main)]

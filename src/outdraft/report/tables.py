@@ -49,8 +49,7 @@ def compare_table(evidence: Evidence, verdict: Verdict) -> str:
         "TTFT mean": evidence.ttft,
         "throughput": evidence.throughput,
         "e2e P99": evidence.p99,
-        **{f"category {name}": ratio for name, ratio in evidence.by_category.items()},
-        **{f"temperature {name}": ratio for name, ratio in evidence.by_temperature.items()},
+        **evidence.parts,
     }
     rows = [("", "speedup", "interval", "pairs")]
     for name, ratio in ratios.items():
