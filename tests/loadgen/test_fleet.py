@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,15 @@ def test_several_start_together_and_their_records_come_in_order() -> None:
     assert run.refused_fields == ("ignore_eos",)
     assert run.problems == ()
     assert server.metrics.num_requests == 30
+
+
+def test_fillers_of_several_processes_are_not_missed() -> None:
+    spare = [replace(each, index=100 + each.index, is_filler=True) for each in closed(40)]
+    with fake_server(Script(ttft_s=0.03, tpot_s=0)) as url:
+        run = run_load(Endpoint(url), [*closed(12), *spare], concurrency=4, processes=2)
+    assert [record.index for record in run.records] == list(range(12))
+    assert run.num_planned == 12
+    assert not run.is_stopped
 
 
 def test_a_process_that_is_killed_is_reported(tmp_path: Path) -> None:

@@ -65,6 +65,20 @@ def test_fillers_keep_the_slots_busy_to_the_end_and_are_left_behind() -> None:
         assert server.metrics.num_requests < 10, "no more than were needed"
 
 
+def test_by_the_clock_fillers_come_until_the_last_has_ended() -> None:
+    """Four that count, one each 20 ms, of which the last takes long."""
+
+    def timing(prompt: str, temperature: float, number: int) -> tuple[float, float]:
+        return 0.3 if number == 3 else 0.01, 0.0
+
+    spare = [replace(each, is_filler=True) for each in every(0.02, 100)[4:]]
+    with FakeServer(Script(timing=timing)) as server:
+        run = driven(server.url, [*every(0.02, 4), *spare])
+        assert [record.index for record in run.records] == [0, 1, 2, 3]
+        assert not run.is_stopped
+        assert 8 <= server.metrics.num_requests <= 40
+
+
 def test_open_loop_sends_at_its_times_however_slow_the_server_is() -> None:
     with fake_server(Script(ttft_s=0.5, tpot_s=0)) as url:
         run = driven(url, every(0.01, 20))

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from outdraft.acceptance import Acceptance
-from outdraft.observe.counters import engine_of, read_acceptance, read_gauges
+from outdraft.observe.counters import (
+    Written,
+    engine_of,
+    read_acceptance,
+    read_gauges,
+    read_written,
+)
 from outdraft.observe.page import page_difference, parse_page
 
 
@@ -42,6 +48,20 @@ def test_gauges_under_each_name() -> None:
     assert read_gauges(busy) == {"running_requests": 3.0, "kv_cache_usage": 0.0}
     assert read_gauges({"llamacpp:requests_processing": 2.0}) == {"running_requests": 2.0}
     assert read_gauges({"other": 1.0}) == {}
+
+
+def test_what_was_written_under_each_name() -> None:
+    page = parse_page(
+        "vllm:generation_tokens_total 90\n"
+        'vllm:request_success_total{finished_reason="length"} 3\n'
+        'vllm:request_success_total{finished_reason="abort"} 1\n'
+    )
+    assert read_written(page) == Written(90, 4)
+    assert read_written(page | {"vllm:time_to_first_token_seconds_count": 5.0}) == Written(90, 5)
+    sglang = {"sglang:generation_tokens_total": 32.0, "sglang:num_requests_total": 2.0}
+    assert read_written(sglang) == Written(32, 2)
+    assert read_written({"vllm:generation_tokens_total": 90.0}) is None
+    assert read_written({"llamacpp:tokens_predicted_total": 90.0}) is None
 
 
 def test_rounds_are_counted_and_the_rest_follows() -> None:

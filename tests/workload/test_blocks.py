@@ -74,3 +74,25 @@ def test_a_warm_up_has_prompts_of_its_own_if_there_are_any() -> None:
     assert len(blocks.requests(-1)) == 4
     assert used.isdisjoint(each.prompt.id for each in blocks.requests(-1))
     assert len(make_blocks(PROMPTS[:8], size=4, count=4, mix=((0.0, 1.0),), seed=0).warmup) == 4
+
+
+def test_what_is_sent_along_with_a_block_has_none_of_its_prompts() -> None:
+    """Also where the plan takes every prompt there is; and the next block gets others."""
+    for num in (24, 400):
+        blocks = make_blocks(PROMPTS[:num], size=8, count=3, mix=((0.0, 1.0),), seed=0)
+        assert blocks.spare(1, 5) == blocks.spare(1, 5)
+        for block in range(3):
+            own = blocks.requests(block)
+            along = blocks.spare(block, 16)
+            assert {each.prompt.id for each in own}.isdisjoint(each.prompt.id for each in along)
+            texts = [each.prompt.messages[0].content for each in (*own, *along)]
+            assert len(set(texts)) == len(texts) == 24
+        one, other = ({each.prompt.id for each in blocks.spare(n, 5)} for n in range(2))
+        assert one.isdisjoint(other)
+    counted = {each.prompt.id for each in blocks.plan}
+    assert counted.isdisjoint(each.prompt.id for each in blocks.pool)
+
+
+def test_where_there_is_no_other_prompt_it_is_sent_along() -> None:
+    blocks = make_blocks(PROMPTS[:3], size=3, count=1, mix=((0.0, 1.0),), seed=0)
+    assert len(blocks.spare(0, 7)) == 7

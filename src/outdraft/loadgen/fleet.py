@@ -84,7 +84,7 @@ class _Fleet:
         ended = [each.ended for each in self._members if each.ended is not None]
         return LoadRun(
             records=in_order([record for each in self._members for record in each.records]),
-            num_planned=sum(len(each.load.requests) for each in self._members),
+            num_planned=sum(len(each.load.recorded) for each in self._members),
             start_ns=start_ns,
             pulses=tuple(each.pulse for each in ended),
             refused_fields=tuple(sorted({name for each in ended for name in each.refused_fields})),
@@ -129,7 +129,7 @@ class _Fleet:
         """Makes a record for every request that a dead process left without one."""
         code = member.process.exitcode
         have = {(each.block, each.index) for each in member.records}
-        lost = [each for each in member.load.requests if (each.block, each.index) not in have]
+        lost = [each for each in member.load.recorded if (each.block, each.index) not in have]
         error = f"client process died: {code}"
         for each in lost:
             due_ns = start_ns + (each.planned.offset_ns or 0)

@@ -45,6 +45,11 @@ class ClientLoad:
                 "give the plan arrivals, or say how many to send at a time"
             )
 
+    @property
+    def recorded(self) -> list[Request]:
+        """Those that a record is made of."""
+        return [each for each in self.requests if not each.is_filler]
+
     def split(self, parts: int) -> list[ClientLoad]:
         """Requests are dealt out in turn, so that every part has an even share of each second."""
 
@@ -97,7 +102,7 @@ async def drive(
                 await _until_stopped(sender.at_their_times(load.requests, start, limit))
     return LoadRun(
         records=in_order(sender.records),
-        num_planned=sum(not each.is_filler for each in load.requests),
+        num_planned=len(load.recorded),
         start_ns=start,
         pulses=(heart.pulse,),
         refused_fields=tuple(sorted(client.refused)),
@@ -155,30 +160,44 @@ class _Sender:
     async def at_their_times(
         self, requests: Sequence[Request], start_ns: int, max_open: int
     ) -> None:
-        async with asyncio.TaskGroup() as group:
+        done = asyncio.Semaphore(0)  # released by every request that counts
+        fillers: list[asyncio.Task[None]] = []
+
+        async def send_all() -> None:
             for request in sorted(requests, key=lambda each: each.planned.offset_ns or 0):
                 due = start_ns + (request.planned.offset_ns or 0)
                 await _until(due)
                 if self._num_open >= max_open:
-                    error = f"not sent: {max_open} requests are open already"
-                    self._keep(request.record(due, error=error))
-                else:
-                    self._num_open += 1
-                    group.create_task(self._send(request, due))
+                    if not request.is_filler:
+                        error = f"not sent: {max_open} requests are open already"
+                        self._keep(request.record(due, error=error))
+                        done.release()
+                    continue
+                self._num_open += 1
+                task = group.create_task(self._send(request, due, done))
+                if request.is_filler:
+                    fillers.append(task)
+
+        async with asyncio.TaskGroup() as group:
+            sending = group.create_task(send_all())
+            for request in requests:
+                if not request.is_filler:
+                    await done.acquire()
+            for task in (sending, *fillers):
+                task.cancel()
 
     async def _slot(self, waiting: Iterator[Request], done: asyncio.Semaphore) -> None:
         for request in waiting:
             self._num_open += 1
-            await self._send(request, perf_counter_ns())
-            if not request.is_filler:
-                done.release()
+            await self._send(request, perf_counter_ns(), done)
 
-    async def _send(self, request: Request, due_ns: int) -> None:
+    async def _send(self, request: Request, due_ns: int, done: asyncio.Semaphore) -> None:
         try:
             if self._is_hopeless():
                 error = f"not sent: the last {self._num_failed} requests failed"
                 if not request.is_filler:
                     self._keep(request.record(due_ns, error=error))
+                    done.release()
                 return
             record = await self._client.send(request, due_ns)
         finally:
@@ -188,6 +207,7 @@ class _Sender:
             self._failing_since_ns = perf_counter_ns()
         if not request.is_filler:
             self._keep(record)
+            done.release()
 
     def _is_hopeless(self) -> bool:
         """Otherwise every request to a server that hangs would cost a timeout."""

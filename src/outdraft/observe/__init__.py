@@ -4,16 +4,24 @@ server = RemoteServer("http://localhost:8000")
 print(server.identify(), read_acceptance(server.metrics()))
 """
 
-from outdraft.observe.counters import read_acceptance, read_gauges, read_step_seconds
+from outdraft.observe.counters import (
+    Written,
+    read_acceptance,
+    read_gauges,
+    read_step_seconds,
+    read_written,
+)
 from outdraft.observe.page import Page, page_difference, parse_page
 from outdraft.observe.server import RemoteServer
 
 __all__ = [
     "Page",
     "RemoteServer",
+    "Written",
     "page_difference",
     "parse_page",
     "read_acceptance",
     "read_gauges",
     "read_step_seconds",
+    "read_written",
 ]

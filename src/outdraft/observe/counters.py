@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from outdraft.acceptance import Acceptance
 
@@ -16,6 +17,14 @@ _GAUGES = {
     "sglang:num_running_reqs": "running_requests",
     "llamacpp:requests_processing": "running_requests",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a server wrote, to whomever. Its acceptance counters are over the same requests."""
+
+    num_tokens: int
+    num_texts: int
 
 
 def engine_of(page: Mapping[str, float]) -> str | None:
@@ -62,6 +71,22 @@ def _sglang_acceptance(page: Mapping[str, float]) -> Acceptance | None:
         num_draft_tokens=int(rounds * max(0.0, per_round - 1)),
         num_accepted_tokens=int(max(0.0, tokens - requests - rounds)),
     )
+
+
+def read_written(page: Mapping[str, float]) -> Written | None:
+    """None where the page does not tell both."""
+    prefix = "sglang" if engine_of(page) == "sglang" else "vllm"
+    tokens = page.get(f"{prefix}:generation_tokens_total")
+    texts = page.get(f"{prefix}:num_requests_total")
+    if prefix == "vllm":
+        ended = [
+            value
+            for key, value in page.items()
+            if key.partition("{")[0] == "vllm:request_success_total"
+        ]
+        # Better, where it is there: abandoned answers have first tokens, and may not end.
+        texts = page.get("vllm:time_to_first_token_seconds_count", sum(ended) if ended else None)
+    return None if tokens is None or texts is None else Written(int(tokens), int(texts))
 
 
 def read_step_seconds(page: Mapping[str, float]) -> dict[int, float]:

@@ -103,6 +103,7 @@ class Blocks:
     salt: str = ""  # of a run: a server may have the requests of an earlier one in its cache
     limit: int | None = None  # requests of a block that are sent, where not all of them are
     warmup: Sequence[Planned] = ()  # of prompts that are not in the plan, if there are any
+    pool: Sequence[Planned] = ()  # one for each such prompt; for what is sent and not counted
 
     @property
     def count(self) -> int:
@@ -119,11 +120,29 @@ class Blocks:
         """The requests of a block, each with a salt before its text, so that no server has its
         beginning in a cache. They are the same for all arms; arms that share a server pass `arm`
         to make them differ. Block -1 is the warm-up."""
+        salt = self._salt(block, arm)
+        return [
+            salted(each, f"{salt}-{index}")
+            for index, each in enumerate(self._part(block)[: self.limit])
+        ]
+
+    def spare(self, block: int, count: int, arm: str = "") -> list[Planned]:
+        """`count` requests to be sent along with those of a block: of none of its prompts, if there
+        are others, and of other prompts in the next block. Salted as those of the block are."""
+        part, salt = self._part(block), self._salt(block, arm)
+        own = {each.prompt.id for each in part}
+        pool = self.pool or self.plan
+        others = [each for each in pool if each.prompt.id not in own] or pool
+        chosen = [others[(block * count + place) % len(others)] for place in range(count)]
+        return [salted(each, f"{salt}-{len(part) + at}") for at, each in enumerate(chosen)]
+
+    def _part(self, block: int) -> Sequence[Planned]:
         at = block % self.count * self.size
-        part = self.plan[at : at + self.size] if block >= 0 else self.warmup
+        return self.plan[at : at + self.size] if block >= 0 else self.warmup
+
+    def _salt(self, block: int, arm: str) -> str:
         key = f"{self.salt}/{self.seed}/{self.first}/{block}/{arm}".encode()
-        salt = hashlib.blake2b(key, digest_size=3).hexdigest()
-        return [salted(each, f"{salt}-{index}") for index, each in enumerate(part[: self.limit])]
+        return hashlib.blake2b(key, digest_size=3).hexdigest()
 
 
 def make_blocks(
@@ -142,11 +161,11 @@ def make_blocks(
     chosen = choose_balanced(prompts, first + size * count, seed)[first:]
     used = {each.id for each in chosen}
     spare = [each for each in prompts if each.id not in used] or prompts
-    plan, warmup = (
+    plan, warmup, pool = (
         plan_requests(each, mix=mix, seed=seed, max_tokens=max_tokens, spread=spread)
-        for each in (chosen, choose_balanced(spare, size, seed))
+        for each in (chosen, *(choose_balanced(spare, n, seed) for n in (size, len(spare))))
     )
-    return Blocks(plan, size, seed, first, salt, warmup=warmup)
+    return Blocks(plan, size, seed, first, salt, warmup=warmup, pool=pool)
 
 
 def salted(planned: Planned, salt: str) -> Planned:
