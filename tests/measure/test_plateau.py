@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from outdraft.loadgen.endpoint import make_requests
 from outdraft.measure.plateau import (
+    counted_ns,
     find_plateau,
     is_lead,
     num_spare,
-    span_ns,
     surround,
     surround_in_time,
     tokens_between,
@@ -135,7 +135,7 @@ class TestWindow:
         truth = concurrency / step * 1000
         rounding = concurrency / max((waves - 1) * tokens, 1)  # what a window cuts off
         assert tokens_per_s(records) == pytest.approx(truth, rel=0.02 + 2 * rounding)
-        requests_per_s = len(counted) / span_ns(records) * 1e9
+        requests_per_s = len(counted) / counted_ns(records) * 1e9
         assert requests_per_s == pytest.approx(truth / tokens, rel=0.02 + 1 / (waves - 1))
 
 
@@ -156,7 +156,7 @@ class TestPlateau:
         assert (found.start_ns, found.end_ns) == (50 * MS, 200 * MS)
         assert found.num_ended == 3  # at 100, 150 and 200 ms
         assert found.seconds == 0.15
-        assert span_ns([*self.lead, *self.counted]) == 200 * MS, "4 requests, one in 50 ms"
+        assert counted_ns([*self.lead, *self.counted]) == 200 * MS, "4 requests, one in 50 ms"
 
     def test_it_begins_when_all_leads_have_begun_to_write(self) -> None:
         late = replace(self.lead[1], first_ns=80 * MS)
@@ -175,10 +175,10 @@ class TestPlateau:
         assert not any(map(is_lead, warm))
         for records in (self.counted, [*warm, *self.counted]):
             assert find_plateau(records) is None
-            assert span_ns(records) == 250 * MS
+            assert counted_ns(records) == 250 * MS
             assert tokens_per_s(records) == pytest.approx(40 / 0.25)
 
     def test_nothing_to_go_by(self) -> None:
         for records in ([], self.lead, [*self.lead, failed(0)], [failed(0)]):
             assert find_plateau(records) is None
-            assert (span_ns(records), tokens_per_s(records)) == (0, 0.0)
+            assert (counted_ns(records), tokens_per_s(records)) == (0, 0.0)

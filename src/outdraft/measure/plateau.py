@@ -136,10 +136,10 @@ def tokens_per_s(records: Sequence[Record]) -> float:
         return tokens / plateau.seconds
     done = [each for each in records if each.ok and not each.is_warmup]
     tokens = sum(each.completion_tokens or 0 for each in done)
-    return tokens / max(span_ns(records), 1) * 1e9 if done else 0.0
+    return tokens / max(counted_ns(records), 1) * 1e9 if done else 0.0
 
 
-def span_ns(records: Sequence[Record]) -> int:
+def counted_ns(records: Sequence[Record]) -> int:
     """How long the counted requests of one block of one arm take, at the pace of its plateau;
     without one, from the time the first was due to the end of the last."""
     done = [each for each in records if each.ok and not each.is_warmup]
