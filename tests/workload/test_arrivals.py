@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outdraft.errors import OptionError
-from outdraft.workload.arrivals import constant, gamma, poisson, ramp, read_trace, replay
+from outdraft.workload.arrivals import gamma, poisson, ramp, read_trace, replay
 
 
 def gaps(offsets: list[int]) -> list[float]:
@@ -20,15 +20,19 @@ def gaps(offsets: list[int]) -> list[float]:
 
 @given(rate=st.floats(0.1, 1000), count=st.integers(0, 50), seed=st.integers(0, 5))
 def test_in_order_and_reproducible(rate: float, count: int, seed: int) -> None:
-    for offsets in (constant(rate, count), poisson(rate, count, seed), ramp(rate, 2 * rate, count)):
+    for offsets in (
+        ramp(rate, rate, count),
+        poisson(rate, count, seed),
+        ramp(rate, 2 * rate, count),
+    ):
         assert len(offsets) == count
         assert offsets == sorted(offsets)
         assert all(offset >= 0 for offset in offsets)
     assert poisson(rate, count, seed) == poisson(rate, count, seed)
 
 
-def test_constant_is_even() -> None:
-    assert constant(4, 3) == [0, 250_000_000, 500_000_000]
+def test_a_constant_rate_is_even() -> None:
+    assert ramp(4, 4, 3) == [0, 250_000_000, 500_000_000]
 
 
 @pytest.mark.parametrize(("burstiness", "spread"), [(1.0, 1.0), (0.25, 2.0), (4.0, 0.5)])
@@ -55,7 +59,7 @@ def test_replay_starts_at_zero_and_keeps_the_gaps() -> None:
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_rate_is_positive(rate: float) -> None:
     with pytest.raises(OptionError, match="rate"):
-        constant(rate, 1)
+        ramp(rate, rate, 1)
 
 
 def test_burstiness_is_positive() -> None:

@@ -22,12 +22,6 @@ _NS = 1e9
 _KEYS = ("timestamp", "ts", "time", "created", "created_at", "arrival_time", "arrived_at")
 
 
-def constant(rate: float, count: int) -> list[int]:
-    """`rate` requests a second, evenly apart."""
-    _check_rate(rate)
-    return [round(index / rate * _NS) for index in range(count)]
-
-
 def poisson(rate: float, count: int, seed: int) -> list[int]:
     return gamma(rate, count, seed, burstiness=1.0)
 
@@ -46,7 +40,7 @@ def gamma(rate: float, count: int, seed: int, *, burstiness: float) -> list[int]
 
 
 def ramp(first_rate: float, last_rate: float, count: int) -> list[int]:
-    """The rate changes linearly from the first request to the last."""
+    """The rate changes linearly from the first request to the last; equal rates: evenly apart."""
     _check_rate(first_rate)
     _check_rate(last_rate)
     steps = max(count - 1, 1)

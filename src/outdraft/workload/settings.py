@@ -58,10 +58,8 @@ def plan_load(args: argparse.Namespace) -> LoadPlan:
         description = {"replay": args.replay, "speed": speed}
     elif rate is None:
         description = {"concurrency": args.concurrency}
-    elif args.ramp_to is not None:
-        offsets_ns = arrivals.ramp(rate, args.ramp_to, count)
-    elif args.burstiness == float("inf"):
-        offsets_ns = arrivals.constant(rate, count)
+    elif args.ramp_to is not None or args.burstiness == float("inf"):
+        offsets_ns = arrivals.ramp(rate, rate if args.ramp_to is None else args.ramp_to, count)
     else:
         offsets_ns = arrivals.gamma(rate, count, seed, burstiness=args.burstiness)
     source = prompts
