@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 from outdraft.decide.evidence import AcceptanceSummary, Evidence
@@ -11,7 +12,17 @@ from outdraft.decide.verdict import decide
 from outdraft.measure.summary import QuantileEstimate, Summary
 from outdraft.report.tables import bench_table, best_line, compare_table, decision_text, tune_table
 from outdraft.stats.ratios import Ratio
-from outdraft.tune.results import BEST, DROPPED, PREDICTED, RACED, Results
+from outdraft.tune.results import (
+    BEST,
+    DROPPED,
+    FROM_ANSWERS,
+    FROM_COUNTERS,
+    PREDICTED,
+    RACED,
+    ArmResult,
+    LoadResult,
+    Results,
+)
 from tests.report.sample_results import sample_results
 
 
@@ -164,6 +175,47 @@ def test_the_last_line() -> None:
     assert line.endswith("INCONCLUSIVE")
     kept = replace(results, settings={**results.settings, "keep_memory": True})
     assert best_line(kept).endswith("· answers of earlier requests were remembered (--keep-memory)")
+
+
+def from_source(results: Results, source: str, *, only: str = "") -> Results:
+    """With the acceptance of all arms, or of one, from there; of the others from each answer."""
+
+    def arms(load: LoadResult) -> tuple[ArmResult, ...]:
+        told = [each for each in load.arms if each.acceptance_rate is not None]
+        return tuple(
+            replace(each, acceptance_source=source if only in ("", each.name) else FROM_ANSWERS)
+            if each in told
+            else each
+            for each in load.arms
+        )
+
+    return replace(results, loads=tuple(replace(each, arms=arms(each)) for each in results.loads))
+
+
+def test_the_last_lines_say_where_the_acceptance_comes_from() -> None:
+    results = sample_results()
+    assert "acceptance: " not in tune_table(results), "results of before do not say it"
+    answered = from_source(results, FROM_ANSWERS)
+    assert "\nacceptance: from each answer\n" in f"{tune_table(answered)}\n"
+    assert best_line(answered) == best_line(results)
+    counted = from_source(results, FROM_COUNTERS)
+    wanted = "acceptance: from the server's counters, per block"
+    assert f"\n{wanted}\n" in f"{tune_table(counted)}\n"
+    assert re.search(r" · acceptance 0\.\d\d \(counters\) · ", best_line(counted))
+    assert results.main is not None
+    best = str(results.main.best)
+    assert f"; from the server's counters, per block: {best}\n" in (
+        f"{tune_table(from_source(results, FROM_COUNTERS, only=best))}\n"
+    )
+
+
+def test_compare_says_that_only_counters_were_there() -> None:
+    told = "  by the server's counters: its answers do not report acceptance"
+    for num_requests in (0, 20):
+        evidence = Evidence(
+            e2e=between(1.1, 1.3), acceptance=AcceptanceSummary(0.4, num_requests=num_requests)
+        )
+        assert (told in compare_table(evidence, decide(evidence))) == (num_requests == 0)
 
 
 def test_the_table_says_what_its_intervals_are_worth() -> None:

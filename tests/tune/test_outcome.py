@@ -13,6 +13,7 @@ from outdraft.tune.arm import Load, name_of
 from outdraft.tune.journal import Journal
 from outdraft.tune.outcome import acceptance_results, load_result
 from outdraft.tune.race import Standing
+from outdraft.tune.results import FROM_ANSWERS, FROM_COUNTERS
 from outdraft.tune.rules import Objective, Rules, SearchSettings
 
 from .test_race import block
@@ -37,6 +38,24 @@ def test_every_part_of_the_acceptance_has_its_count(tmp_path: Path) -> None:
     assert found.num_by_category == {"chat": 2, "code": 1}
     assert list(found.num_by_temperature.values()) == [2, 1]
     assert found.num_by_temperature.keys() == found.by_temperature.keys()
+    assert found.source == FROM_ANSWERS
+
+
+def test_a_server_that_only_counts_is_named_as_the_source(tmp_path: Path) -> None:
+    """As vLLM before 0.29: its counters are those of a block."""
+    counted = Acceptance(10, 40, 20, accepted_per_position=[8, 6, 4, 2])
+    settings = SearchSettings((ARM,), (LOAD,), Rules(Objective("e2e")), 1e6)
+    plain = block(ARM, 0)
+    silent = tuple(replace(each, acceptance=None) for each in plain.records)
+    with Journal(tmp_path / "journal.jsonl", {}) as journal:
+        journal.add(replace(plain, records=silent, counted=counted))
+        off, arm = load_result(settings, LOAD, Standing(), journal).arms
+        (found,) = acceptance_results([ARM], [LOAD], journal)
+    assert (off.acceptance_source, arm.acceptance_source) == ("", FROM_COUNTERS)
+    assert arm.acceptance_rate == pytest.approx(0.5)
+    assert (found.source, found.rate) == (FROM_COUNTERS, pytest.approx(0.5))
+    assert found.per_position == pytest.approx((0.8, 0.6, 0.4, 0.2))
+    assert (found.by_category, found.by_temperature) == ({}, {})
 
 
 def test_goodput_is_over_the_time_of_the_arms_own_blocks(tmp_path: Path) -> None:

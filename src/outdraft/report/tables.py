@@ -11,9 +11,17 @@ from outdraft.plan.findings import OK
 from outdraft.report.numbers import milliseconds, percent
 from outdraft.stats.ratios import Ratio
 from outdraft.text_table import align_columns
-from outdraft.tune.results import STATES, ArmResult, LoadResult, Results
+from outdraft.tune.results import (
+    FROM_COUNTERS,
+    SOURCES,
+    STATES,
+    ArmResult,
+    LoadResult,
+    Results,
+)
 
 _MOST_ARMS = 10  # of a load; the others are in the report
+_BY_COUNTERS = "by the server's counters: its answers do not report acceptance"
 
 
 def bench_table(summary: Summary, server_metrics: Mapping[str, float]) -> str:
@@ -65,6 +73,8 @@ def compare_table(evidence: Evidence, verdict: Verdict) -> str:
         lines.append(counts)
     if evidence.acceptance is not None:
         lines.append(f"acceptance rate: {evidence.acceptance.rate:.2f}")
+        if not evidence.acceptance.num_requests:
+            lines.append(f"  {_BY_COUNTERS}")
     warnings = [check for check in verdict.checks if check.state != OK]
     if warnings:
         lines += ["", "checks that warn or fail (they explain, they do not decide):"]
@@ -96,6 +106,8 @@ def tune_table(results: Results) -> str:
             if ratio is not None:
                 speedup = f"{ratio_text(ratio)} over off, n={ratio.num_pairs}"
             lines.append(f"  the schedule at {each.load}: {speedup}")
+    if sources := _acceptance_sources(results):
+        lines.append(f"acceptance: {sources}")
     lines += [f"pruned: {each.name} ({each.reason})" for each in results.pruned]
     lines += [f"note: {note}" for note in results.notes]
     return "\n".join(lines).rstrip()
@@ -112,7 +124,8 @@ def best_line(results: Results) -> str:
         speedup = f"{best.predicted:.2f}x predicted only"
     words = [f"best: {best.name}", speedup]
     if best.acceptance_rate is not None:
-        words.append(f"acceptance {best.acceptance_rate:.2f}")
+        by_counters = " (counters)" if best.acceptance_source == FROM_COUNTERS else ""
+        words.append(f"acceptance {best.acceptance_rate:.2f}{by_counters}")
     words += [decision_text(load.verdict), load.text_warning, load.routing_advice]
     words += [REMEMBERED] if results.settings.get("keep_memory") else []
     return " · ".join(each for each in words if each)
@@ -147,13 +160,24 @@ def _acceptance(acceptance: AcceptanceSummary) -> Iterator[str]:
         spread = f"over requests P10 {p10}, P50 {p50}, P90 {p90}"
         yield f"{total}; {spread} (n={acceptance.num_requests})"
     else:
-        yield f"{total}, by the server's counters: its answers do not report acceptance"
+        yield f"{total}, {_BY_COUNTERS}"
     if acceptance.per_position:
         yield "  by position:    " + "  ".join(f"{rate:.2f}" for rate in acceptance.per_position)
     for title, rates in (("category:    ", acceptance.by_category),
                          ("temperature: ", acceptance.by_temperature)):  # fmt: skip
         if rates:
             yield f"  by {title}" + "  ".join(f"{name} {rate:.2f}" for name, rate in rates.items())
+
+
+def _acceptance_sources(results: Results) -> str:
+    """Where the acceptance of the arms comes from; with the arms where it is not the same."""
+    arms: dict[str, dict[str, None]] = {source: {} for source in SOURCES}
+    for arm in (arm for load in results.loads for arm in load.arms if arm.acceptance_source):
+        arms[arm.acceptance_source][arm.name] = None
+    told = {SOURCES[source]: names for source, names in arms.items() if names}
+    if len(told) < 2:
+        return "".join(told)
+    return "; ".join(f"{words}: {', '.join(names)}" for words, names in told.items())
 
 
 def _load_table(load: LoadResult) -> str:

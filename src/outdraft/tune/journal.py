@@ -161,10 +161,16 @@ def count_drafts(blocks: Sequence[Block]) -> tuple[Acceptance, int, int]:
     records = [each for block in blocks for each in block.records if not each.is_warmup]
     reporting = [each for each in records if each.acceptance is not None]
     acceptance = Acceptance.total(each.acceptance for each in reporting)
-    counted = [each.counted for each in blocks if each.counted is not None]
-    if counted and not has_rounds(acceptance):
-        acceptance, reporting = Acceptance.total(counted), records
+    if not are_drafts_reported(blocks):
+        acceptance, reporting = Acceptance.total(each.counted for each in blocks), records
     return acceptance, sum(each.completion_tokens or 0 for each in reporting), len(reporting)
+
+
+def are_drafts_reported(blocks: Sequence[Block]) -> bool:
+    """Whether `count_drafts` takes the answers' counts, not the server's counters."""
+    records = [each for block in blocks for each in block.records if not each.is_warmup]
+    has_counters = any(each.counted is not None for each in blocks)
+    return not has_counters or has_rounds(Acceptance.total(each.acceptance for each in records))
 
 
 def has_rounds(acceptance: Acceptance) -> bool:

@@ -17,6 +17,7 @@ from outdraft.tune.arm import FINAL, Load, by_proposer, name_of, proposer_name
 from outdraft.tune.journal import (
     Block,
     Journal,
+    are_drafts_reported,
     count_drafts,
     done_records,
     span_ns,
@@ -234,6 +235,7 @@ def _arm_result(
         if (ratio := ratio_of(name, off, records, level=level)) is not None
     }
     acceptance, _, _ = count_drafts(blocks)
+    is_reported = are_drafts_reported(blocks)
     timed = done if state in (states.BASELINE, states.BEST) else []
     return ArmResult(
         name=name_of(arm),
@@ -245,6 +247,7 @@ def _arm_result(
         ratios=ratios,
         acceptance_rate=acceptance.rate,
         acceptance_length=acceptance.length,
+        acceptance_source="" if acceptance.rate is None else _source(is_reported=is_reported),
         num_requests=len(done),
         num_errors=len(records) - len(done),
         tokens_per_s=_per_s(blocks, lambda each: each.completion_tokens or 0),
@@ -331,7 +334,12 @@ def _acceptance_result(arm: Speculation, blocks: Sequence[Block]) -> AcceptanceR
         share_drafted=counts.num_drafts / steps if 0 < counts.num_drafts <= steps else None,
         num_by_category={name: len(each) for name, each in sorted(by_category.items())},
         num_by_temperature={band: len(each) for band, each in sorted(by_band.items())},
+        source=_source(is_reported=whole.num_requests > 0),
     )
+
+
+def _source(*, is_reported: bool) -> str:
+    return states.FROM_ANSWERS if is_reported else states.FROM_COUNTERS
 
 
 def _survival(records: Sequence[Record]) -> tuple[float, ...]:

@@ -24,6 +24,13 @@ PREDICTED = "predicted"  # not measured: others were predicted to be better
 FAILED = "failed"  # crashed, ran out of memory, did not speculate
 STATES = (BASELINE, BEST, RACED, DROPPED, PREDICTED, FAILED)
 
+# Where an acceptance comes from, and that in words. Results of before do not say it.
+FROM_ANSWERS, FROM_COUNTERS = "answers", "counters"
+SOURCES = {
+    FROM_ANSWERS: "from each answer",
+    FROM_COUNTERS: "from the server's counters, per block",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ArmResult:
@@ -38,6 +45,7 @@ class ArmResult:
     ratios: Mapping[str, Ratio] = field(default_factory=dict)  # e2e, tpot, ttft, throughput, p99
     acceptance_rate: float | None = None
     acceptance_length: float | None = None
+    acceptance_source: str = ""  # FROM_ANSWERS, FROM_COUNTERS
     num_requests: int = 0  # that succeeded
     num_errors: int = 0
     tokens_per_s: float | None = None
@@ -128,6 +136,7 @@ class AcceptanceResult:
     share_drafted: float | None = None  # of the steps that had a draft at all
     num_by_category: Mapping[str, int] = field(default_factory=dict)  # requests
     num_by_temperature: Mapping[str, int] = field(default_factory=dict)
+    source: str = ""  # of the rate: FROM_ANSWERS, or FROM_COUNTERS, which know no parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from outdraft.report.sections.acceptance import (
     ranked,
     temperature_bands,
 )
-from outdraft.tune.results import Results
+from outdraft.tune.results import FROM_ANSWERS, FROM_COUNTERS, Results
 from tests.report.odd_results import no_acceptance
 from tests.report.sample_results import sample_results
 
@@ -108,3 +108,43 @@ def test_three_proposers_are_shown_and_the_others_folded() -> None:
     shown, _, rest = category_section(sample_results()).partition("<summary>2 more proposers")
     assert (shown.count("<figure>"), rest.count("<figure>")) == (3, 2)
     assert "No acceptance by category" in category_section(no_acceptance())
+
+
+def by_counters(results: Results, *names: str) -> Results:
+    """As from a server whose answers do not report acceptance; all proposers without `names`."""
+    counted = tuple(
+        replace(
+            each,
+            by_category={},
+            by_temperature={},
+            per_position_by_temperature={},
+            source=FROM_COUNTERS,
+        )
+        if each.name in names or not names
+        else replace(each, source=FROM_ANSWERS)
+        for each in results.acceptance
+    )
+    return replace(results, acceptance=counted)
+
+
+def test_where_the_figures_come_from_is_said() -> None:
+    results = sample_results()
+    told, silent = str(acceptance_section(by_counters(results))), str(acceptance_section(results))
+    assert told.count("from the server&#x27;s counters, per block") == len(results.acceptance)
+    assert "By temperature, the acceptance is not known: that needs the acceptance of each" in told
+    assert "is not known" not in silent, "results of before do not say it"
+    one, *others = (each.name for each in ranked(results))
+    mixed = str(acceptance_section(by_counters(results, one)))
+    assert mixed.count("from each answer") == len(others)
+    assert f"the acceptance of {one} is not known" in mixed
+
+
+def test_categories_without_the_acceptance_of_each_answer() -> None:
+    results = sample_results()
+    none = str(category_section(by_counters(results)))
+    assert "By category, the acceptance is not known: that needs the acceptance of each" in none
+    assert "<figure>" not in none
+    one, *others = (each.name for each in ranked(results))
+    mixed = str(category_section(by_counters(results, one)))
+    assert mixed.count("<figure>") == len(others)
+    assert f"the acceptance of {one} is not known" in mixed

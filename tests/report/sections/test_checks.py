@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from outdraft.plan.findings import Check
 from outdraft.report.sections.checks import checks_section
+from outdraft.tune.results import FROM_COUNTERS
 from tests.report.odd_results import nothing_measured, one_load_failed
 from tests.report.sample_results import sample_results
 
@@ -39,3 +40,13 @@ def test_checks_of_other_loads_are_shown_where_the_main_one_has_none() -> None:
     section = checks_section(replace(results, main_load=failed.name))
     assert f"At {results.loads[0].name}, n=" in section
     assert section.count("<table") == 2
+
+
+def test_what_counters_cannot_tell_is_said() -> None:
+    results = sample_results()
+    main = results.main
+    assert main is not None
+    arms = tuple(replace(each, acceptance_source=FROM_COUNTERS) for each in main.arms)
+    section = checks_section(replace(results, loads=(replace(main, arms=arms),)))
+    assert "that needs the acceptance of each answer" in section
+    assert "that needs the acceptance of each answer" not in checks_section(results)

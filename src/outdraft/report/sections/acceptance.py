@@ -10,7 +10,7 @@ from outdraft.report.numbers import UNKNOWN, count_of, counted, is_finite, perce
 from outdraft.report.plot import WIDTH, Axis, Mark, Plot, Scale, labelled, named_ticks
 from outdraft.report.svg import NUM_SERIES, abbreviated, drawing, line, marker, series_class, text
 from outdraft.tune.arm import proposer_name
-from outdraft.tune.results import AcceptanceResult, Results
+from outdraft.tune.results import FROM_COUNTERS, SOURCES, AcceptanceResult, Results
 
 _SHARES = labelled([0.0, 0.25, 0.5, 0.75, 1.0])
 _NUM_SHOWN = 3  # proposers with a figure by category; the others are folded
@@ -46,6 +46,7 @@ def acceptance_section(results: Results) -> Markup:
             "How often draft tokens are accepted, over all requests of a proposer at its largest "
             "draft length. A position counts as accepted only if all positions before it were."
         ),
+        _unsplit("By temperature", proposers),
         panels(
             _by_position(
                 "All proposers, by position",
@@ -57,15 +58,30 @@ def acceptance_section(results: Results) -> Markup:
             *(_of_proposer(each) for each in proposers),
         ),
         table(
-            ("proposer", "k", "rate", "length", "steps with a draft", "n"),
+            ("proposer", "k", "rate", "length", "steps with a draft", "n", "counted"),
             [
                 (each.name, str(each.k), share(each.rate), share(each.length),
-                 percent(each.share_drafted), counted(each.num_requests))
+                 percent(each.share_drafted), counted(each.num_requests),
+                 SOURCES.get(each.source, UNKNOWN))
                 for each in proposers
             ],
             "acceptance of each proposer",
+            {6: "words"},
         ),
     )  # fmt: skip
+
+
+def _unsplit(what: str, proposers: Sequence[AcceptanceResult]) -> Markup | None:
+    """Which proposers have no part of the traffic for themselves, and why."""
+    names = [each.name for each in proposers if each.source == FROM_COUNTERS]
+    if not names:
+        return None
+    of_whom = "" if len(names) == len(proposers) else f" of {', '.join(names)}"
+    return nothing(
+        f"{what}, the acceptance{of_whom} is not known: that needs the acceptance of each answer. "
+        "This server's answers do not report it (vLLM's do from 0.29 on), and its counters are "
+        "those of whole blocks."
+    )
 
 
 def ranked(results: Results) -> tuple[AcceptanceResult, ...]:
@@ -199,15 +215,18 @@ def _plot(
 
 
 def category_section(results: Results) -> Markup:
-    figures = [_by_category(each) for each in ranked(results) if each.by_category]
+    proposers = ranked(results)
+    figures = [_by_category(each) for each in proposers if each.by_category]
+    missing = _unsplit("By category", proposers)
     if not figures:
-        return nothing("No acceptance by category was measured.")
+        return missing or nothing("No acceptance by category was measured.")
     rest = figures[_NUM_SHOWN:]
     return join(
         lead(
             "Over the requests of each category: the dot is P50, the bar goes from P10 to P90. "
             "A long bar means that some requests gain much more than others."
         ),
+        missing,
         panels(*figures[:_NUM_SHOWN]),
         folded(f"{len(rest)} more proposers", panels(*rest)) if rest else None,
     )

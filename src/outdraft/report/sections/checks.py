@@ -4,7 +4,7 @@ from outdraft.plan.findings import FAIL, OK, WARN, Check
 from outdraft.report.layout import folded, lead, nothing, table
 from outdraft.report.markup import Child, Markup, join, tag
 from outdraft.report.numbers import count_of, plain
-from outdraft.tune.results import LoadResult, Results
+from outdraft.tune.results import FROM_COUNTERS, LoadResult, Results
 
 _SIGNS = {FAIL: "✕", WARN: "!", OK: "✓"}  # in the order of the table
 _LEAD = (
@@ -20,8 +20,19 @@ def checks_section(results: Results) -> Markup:
     first, *others = sorted(checked, key=lambda load: load is not results.main)
     return join(
         lead(f"{_LEAD} At {first.name}, {_pairs(first)}."),
+        _unchecked(first),
         _table(first),
         [folded(f"The same at {load.name}, {_pairs(load)}", _table(load)) for load in others],
+    )
+
+
+def _unchecked(load: LoadResult) -> Markup | None:
+    best = load.best_arm
+    if best is None or best.acceptance_source != FROM_COUNTERS:
+        return None
+    return nothing(
+        "Whether some requests have a low acceptance is not checked: that needs the acceptance of "
+        "each answer, and this server has counters only."
     )
 
 

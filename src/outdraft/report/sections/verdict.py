@@ -21,7 +21,7 @@ from outdraft.report.numbers import (
 )
 from outdraft.report.tables import best_line
 from outdraft.stats.percentiles import percentile
-from outdraft.tune.results import LoadResult, Results
+from outdraft.tune.results import SOURCES, LoadResult, Results
 
 _TEXTS: dict[str, dict[str, str]] = tomllib.loads(
     resources("outdraft.report.sections").joinpath("verdict.toml").read_text(encoding="utf-8")
@@ -79,7 +79,9 @@ def _tiles(results: Results, load: LoadResult | None) -> Iterator[tuple[str, Chi
         length = best.acceptance_length
         more = "" if length is None else f"acceptance length {length:.2f}, "
         rate_of_best = share(best.acceptance_rate)
-        yield "acceptance rate", rate_of_best, f"{more}{count_of(best.num_requests)}"
+        source = SOURCES.get(best.acceptance_source, "")
+        small = f"{more}{count_of(best.num_requests)}{f', {source}' if source else ''}"
+        yield "acceptance rate", rate_of_best, small
     if off is not None and best is not None and off.tpot_ms and best.tpot_ms:
         before, after = (milliseconds(percentile(arm.tpot_ms, 0.5)) for arm in (off, best))
         counts = f"off {count_of(len(off.tpot_ms))}, best {count_of(len(best.tpot_ms))}"
