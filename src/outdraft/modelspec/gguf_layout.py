@@ -1,12 +1,15 @@
-"""How llama.cpp's GGUF files name a model's tensors and sizes, and order the rows of q and k.
+"""How llama.cpp's GGUF files name tensors and sizes, order the rows of q and k, list tokens.
 
 llama.cpp's rotary embedding for the architectures in PERMUTED rotates neighbouring elements, so
 their converter reorders the rows of q and k within each head from two halves (0 … d/2, d/2 … d) to
 interleaved pairs.
 """
 
+import json
 import re
 from typing import Any
+
+from gguf.constants import TokenType
 
 from outdraft.modelspec.spec import ModelSpec
 
@@ -76,3 +79,29 @@ def add_sizes(writer: Any, spec: ModelSpec) -> None:
     writer.add_rope_freq_base(spec.rope_theta)
     writer.add_layer_norm_rms_eps(spec.rms_eps)
     writer.add_vocab_size(spec.vocab_size)
+
+
+def add_byte_level_bpe(writer: Any, content: dict[str, Any], vocab_size: int) -> None:
+    """The tokens and merges of a tokenizer.json; rows beyond its tokens are padding."""
+    model = content["model"]
+    texts = {index: text for text, index in model["vocab"].items()}
+    types = dict.fromkeys(texts, TokenType.NORMAL)
+    for added in content.get("added_tokens", []):
+        texts[added["id"]] = added["content"]
+        types[added["id"]] = TokenType.CONTROL if added["special"] else TokenType.USER_DEFINED
+    ids = range(vocab_size)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(_splitting_rule(content))
+    writer.add_token_list([texts.get(id, f"[PAD{id}]") for id in ids])
+    writer.add_token_types([types.get(id, TokenType.UNUSED) for id in ids])
+    merges = model["merges"]
+    writer.add_token_merges([one if isinstance(one, str) else " ".join(one) for one in merges])
+
+
+def _splitting_rule(content: dict[str, Any]) -> str:
+    """llama.cpp's name for the way a text is split into words before merging."""
+    rule = json.dumps(content.get("pre_tokenizer"))
+    if "individual_digits" in rule and "true" in rule.split("individual_digits")[1][:8]:
+        return "smollm"
+    marks = {"{1,3}": "llama-bpe", "(?i:'s": "qwen2"}
+    return next((name for mark, name in marks.items() if mark in rule), "gpt-2")

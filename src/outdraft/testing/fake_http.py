@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from outdraft.testing.fake_answers import TimedBytes
@@ -38,27 +39,23 @@ def chunked_response(body: Sequence[TimedBytes], *, is_whole: bool) -> list[Time
     return [(0.0, _STREAM_HEAD), *chunks, *end]
 
 
+@dataclass(eq=False)
 class HttpConnection(asyncio.Protocol):
     """One connection. `respond(connection, method, path, body)` is called for each request."""
 
-    def __init__(
-        self,
-        respond: Callable[[HttpConnection, str, str, bytes], None],
-        connections: set[HttpConnection],
-    ) -> None:
-        self._respond = respond
-        self._connections = connections
-        self._buffer = b""
-        self._transport: asyncio.Transport | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._on_end: Callable[[], None] | None = None  # of the response that is playing
+    respond: Callable[[HttpConnection, str, str, bytes], None]
+    connections: set[HttpConnection]
+    _buffer: bytes = b""
+    _transport: asyncio.Transport | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _on_end: Callable[[], None] | None = None  # of the response that is playing
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
-        self._connections.add(self)
+        self.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._connections.discard(self)
+        self.connections.discard(self)
         self._end()
 
     def data_received(self, data: bytes) -> None:
@@ -77,7 +74,7 @@ class HttpConnection(asyncio.Protocol):
                 return None
             body = self._buffer[end + 4 : end + 4 + length]
             self._buffer = self._buffer[end + 4 + length :]
-            self._respond(self, method, path, body)
+            self.respond(self, method, path, body)
         return None
 
     def send(self, data: bytes) -> None:

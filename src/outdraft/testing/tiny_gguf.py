@@ -13,8 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outdraft.errors import OptionError, unknown_choice
-from outdraft.modelspec.gguf_layout import PERMUTED, add_sizes, gguf_name, interleave_rows
-from outdraft.testing.tiny_tokenizer import BOS_ID, CHAT_TEMPLATE, CONTROL, EOS_ID, tiny_vocab
+from outdraft.modelspec.gguf_layout import (
+    PERMUTED,
+    add_byte_level_bpe,
+    add_sizes,
+    gguf_name,
+    interleave_rows,
+)
+from outdraft.testing.tiny_tokenizer import BOS_ID, CHAT_TEMPLATE, EOS_ID, tokenizer_files
 from outdraft.testing.tiny_weights import random_weights, tiny_spec
 
 GGUF_FAMILIES = ("llama", "qwen2", "qwen3", "smollm3")
@@ -52,7 +58,12 @@ def tiny_gguf(
     writer = gguf.GGUFWriter(path, family)
     writer.add_name(f"tiny {family}")
     add_sizes(writer, spec)
-    _add_tokenizer(writer, spec.vocab_size)
+    tokenizer = tokenizer_files(spec.vocab_size)["tokenizer.json"]
+    add_byte_level_bpe(writer, tokenizer, spec.vocab_size)
+    writer.add_bos_token_id(BOS_ID)
+    writer.add_eos_token_id(EOS_ID)
+    writer.add_add_bos_token(False)
+    writer.add_chat_template(CHAT_TEMPLATE)
     for name, values in random_weights(spec, seed).items():
         if family in PERMUTED:
             values = interleave_rows(name, values, spec.num_heads, spec.num_kv_heads)
@@ -93,21 +104,3 @@ def _random_blocks(
     unit_spread = float(gguf.quants.dequantize(blocks, kind).std())
     set_scale(spread / unit_spread)
     return blocks.reshape(*shape[:-1], per_row * size)
-
-
-def _add_tokenizer(writer: gguf.GGUFWriter, size: int) -> None:
-    vocab = tiny_vocab(size)
-    padding = [f"[PAD{i}]" for i in range(len(vocab.tokens), size)]
-    normal = len(vocab.tokens) - len(CONTROL)
-    kinds = gguf.TokenType
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list([*vocab.tokens, *padding])
-    writer.add_token_types(
-        [kinds.CONTROL] * len(CONTROL) + [kinds.NORMAL] * normal + [kinds.UNUSED] * len(padding)
-    )
-    writer.add_token_merges([" ".join(pair) for pair in vocab.merges])
-    writer.add_bos_token_id(BOS_ID)
-    writer.add_eos_token_id(EOS_ID)
-    writer.add_add_bos_token(False)
-    writer.add_chat_template(CHAT_TEMPLATE)

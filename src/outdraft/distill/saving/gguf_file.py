@@ -11,7 +11,7 @@ from torch import Tensor
 from outdraft.distill.target import Target
 from outdraft.distill.training.small_model import SmallModel
 from outdraft.modelspec import ModelSpec
-from outdraft.modelspec.gguf_layout import add_sizes, gguf_name, interleave_rows
+from outdraft.modelspec.gguf_layout import add_byte_level_bpe, add_sizes, gguf_name, interleave_rows
 from outdraft.modelspec.packed import can_pack
 from outdraft.whole_file import read_json, write_whole
 
@@ -76,31 +76,11 @@ def _read_byte_level_bpe(path: Path) -> dict[str, Any] | None:
 
 
 def _add_tokenizer(writer: Any, content: dict[str, Any], target: Target) -> None:
-    model, tokenizer, kinds = content["model"], target.tokenizer, gguf.TokenType
-    texts = {index: text for text, index in model["vocab"].items()}
-    types = dict.fromkeys(texts, kinds.NORMAL)
-    for added in content.get("added_tokens", []):
-        texts[added["id"]] = added["content"]
-        types[added["id"]] = kinds.CONTROL if added["special"] else kinds.USER_DEFINED
-    ids = range(target.spec.vocab_size)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(_splitting_rule(content))
-    writer.add_token_list([texts.get(id, f"[PAD{id}]") for id in ids])
-    writer.add_token_types([types.get(id, kinds.UNUSED) for id in ids])
-    merges = model["merges"]
-    writer.add_token_merges([one if isinstance(one, str) else " ".join(one) for one in merges])
+    tokenizer = target.tokenizer
+    add_byte_level_bpe(writer, content, target.spec.vocab_size)
     writer.add_eos_token_id(target.eos_ids[0])
     writer.add_add_bos_token(tokenizer.encode("a") != tokenizer.encode("a", add_special=False))
     if tokenizer.bos_id is not None:
         writer.add_bos_token_id(tokenizer.bos_id)
     if tokenizer.chat_template is not None:
         writer.add_chat_template(tokenizer.chat_template)
-
-
-def _splitting_rule(content: dict[str, Any]) -> str:
-    """llama.cpp's name for the way a text is split into words before merging."""
-    rule = json.dumps(content.get("pre_tokenizer"))
-    if "individual_digits" in rule and "true" in rule.split("individual_digits")[1][:8]:
-        return "smollm"
-    marks = {"{1,3}": "llama-bpe", "(?i:'s": "qwen2"}
-    return next((name for mark, name in marks.items() if mark in rule), "gpt-2")
