@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -131,7 +132,7 @@ def test_only_a_typical_rule_in_use_is_lossy() -> None:
     assert not Speculation(method="off", rule="typical").is_lossy
 
 
-def test_with_k() -> None:
-    assert Speculation(method="ngram", k=5).with_k(2) == Speculation(method="ngram", k=2)
+def test_another_k() -> None:
+    assert replace(Speculation(method="ngram", k=5), k=2) == Speculation(method="ngram", k=2)
     with pytest.raises(OptionError, match="got 0"):
-        OFF.with_k(0)
+        replace(OFF, k=0)

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 from outdraft.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from outdraft.engine.assemble import load_engine
-    from outdraft.engine.engine import Engine
-    from outdraft.engine.outputs import Generation, Update
-    from outdraft.engine.sequence import SamplingParams
-    from outdraft.errors import OutdraftError
-    from outdraft.speculation import Speculation
+    from outdraft.engine.assemble import load_engine as load_engine
+    from outdraft.engine.engine import Engine as Engine
+    from outdraft.engine.outputs import Generation as Generation
+    from outdraft.engine.outputs import Update as Update
+    from outdraft.engine.sequence import SamplingParams as SamplingParams
+    from outdraft.errors import OutdraftError as OutdraftError
+    from outdraft.speculation import Speculation as Speculation
 
 
 _HOMES = {
@@ -34,15 +35,7 @@ _HOMES = {
     "load_engine": "outdraft.engine.assemble",
 }
 
-__all__ = [
-    "Engine",
-    "Generation",
-    "OutdraftError",
-    "SamplingParams",
-    "Speculation",
-    "Update",
-    "load_engine",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

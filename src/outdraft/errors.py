@@ -1,15 +1,5 @@
 """Every error outdraft raises on purpose.
 
-    OutdraftError
-    ├── OptionError       a flag, key or value that cannot be used
-    ├── CatalogError      a model that cannot be found or fetched
-    ├── ModelError        files that are there but cannot be used
-    │   ├── CorruptFileError
-    │   └── UnsupportedArchitectureError
-    ├── PairingError      a draft that does not fit its target
-    ├── BackendError      an engine that is not there, does not start, or has died
-    └── RequestError      a request the engine refuses (too long, impossible)
-
 A message is one line: what is wrong, the value seen, what to do about it.
 The command line prints it as it is and exits with code 2.
 """
@@ -51,7 +41,7 @@ class BackendError(OutdraftError):
 
 
 class RequestError(OutdraftError):
-    """A request the engine refuses."""
+    """A request the engine refuses: too long, impossible."""
 
 
 def unknown_choice(what: str, value: object, valid: Iterable[str]) -> OptionError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from outdraft.errors import OptionError, unknown_choice
@@ -115,9 +115,6 @@ class Speculation:
         elif high is None and isinstance(low, int):
             values["prompt_lookup_max"] = max(OFF.prompt_lookup_max, low)
         return cls(**values)
-
-    def with_k(self, k: int) -> Speculation:
-        return replace(self, k=k)
 
 
 VLLM_KEYS = {

@@ -21,7 +21,7 @@ import pytest
 from outdraft.cli.main import main
 from outdraft.testing.tiny_models import tiny_model
 
-COMMAND = (sys.executable, "-m", "outdraft.cli.main")
+COMMAND = (sys.executable, "-m", "outdraft")
 PATIENCE_S = 120  # a busy machine takes its time; nothing here is about speed
 ENDLESS = {"prompt": "one two three", "max_tokens": 60000, "ignore_eos": True, "temperature": 0}
 # Long enough to be open when a signal comes, short enough to wait for.

@@ -197,7 +197,7 @@ def _arm(
     chance: random.Random,
 ) -> ArmResult:  # fmt: skip
     accepted = proposer.accepted(k=k)
-    speculation = proposer.speculation.with_k(k)
+    speculation = replace(proposer.speculation, k=k)
     arm = ArmResult(
         name=name_of(speculation),
         speculation=speculation,

@@ -63,7 +63,3 @@ def _run(arguments: list[str]) -> int:
         return 0
     command = find_command(arguments[place])
     return command.run(command.parse(arguments[place + 1 :]))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

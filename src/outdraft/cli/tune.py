@@ -12,7 +12,7 @@ from outdraft.errors import OptionError
 from outdraft.report.tables import best_line, tune_table
 from outdraft.report.tune_live import tune_live
 from outdraft.report.write import write_report
-from outdraft.tune.files import Export, write_results
+from outdraft.tune.files import write_results
 from outdraft.tune.run import plan_run, run_tuning
 from outdraft.tune.settings import RunSettings
 
@@ -24,7 +24,9 @@ def run(args: argparse.Namespace) -> int:
     plan = plan_run(RunSettings.from_options(args))
     with tune_live(Console(file=sys.stderr)) as display:
         results = run_tuning(plan, folder, display, retries_failed=args.retry_failed)
-    written, left_out = write_results(results, folder, _exporter())
+    # Without torch, which reads weights, a note says what to run.
+    export = None if find_spec("torch") is None else _export
+    written, left_out = write_results(results, folder, export)
     write_report(results, folder / "report.html")
     if args.json:
         print(json.dumps(results.to_json()))
@@ -37,15 +39,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _exporter() -> Export | None:
-    """None without torch, which reads weights: then a note says what to run."""
-    if find_spec("torch") is None:
-        return None
+def _export(name: str, folder: Path) -> None:
+    # torch takes seconds to import, and few runs have to export a draft.
+    from outdraft.distill.saving.export import export_draft
 
-    def export(name: str, folder: Path) -> None:
-        # torch takes seconds to import, and few runs have to export a draft.
-        from outdraft.distill.saving.export import export_draft
-
-        export_draft(name, folder)
-
-    return export
+    export_draft(name, folder)

@@ -71,7 +71,8 @@ def test_a_version_without_a_draft_length_has_no_draft() -> None:
 def test_ngram_sizes() -> None:
     expected = "--spec-type ngram-simple --spec-ngram-simple-size-n 3 --spec-ngram-simple-size-m 5"
     assert expected in flags(NGRAM)
-    assert "--spec-ngram-simple-size-n 2" in flags(NGRAM.with_k(2)), "shorter drafts are dropped"
+    shorter = flags(replace(NGRAM, k=2))
+    assert "--spec-ngram-simple-size-n 2" in shorter, "shorter drafts are dropped"
     assert "one length" in notes(NGRAM)
 
 
