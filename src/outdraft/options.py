@@ -126,9 +126,7 @@ def fill_options(
         setattr(args, option.key, value)
 
 
-def make_settings(
-    settings: Callable[..., _Settings], args: argparse.Namespace, **values: Any
-) -> _Settings:
+def make_settings(settings: Callable[..., _Settings], args: object, **values: Any) -> _Settings:
     """A dataclass with these values; its other fields take the options of the same name."""
     for field in fields(settings):  # type: ignore[arg-type]
         if field.name not in values and getattr(args, field.name, None) is not None:

@@ -1,13 +1,18 @@
 """`outdraft serve`: serves the engine at an OpenAI-compatible address."""
 
 import argparse
+import logging
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 
+import outdraft
 from outdraft.cli.progress import show_loading
 from outdraft.cli.speculative_config import speculation_in_any_form
+from outdraft.engine.settings import engine_settings
 from outdraft.errors import OptionError
+from outdraft.speculation import Speculation
 
 
 def run(args: argparse.Namespace) -> int:
@@ -17,12 +22,58 @@ def run(args: argparse.Namespace) -> int:
     api_key = args.api_key if args.api_key is not None else os.environ.get("OUTDRAFT_API_KEY")
     if api_key == "":
         raise OptionError("--api-key is empty; give a key, or leave it out to require none")
-    # torch and uvicorn: only a server needs them, not --help.
-    from outdraft.server.launch import serve_engine
-
-    failure = serve_engine(args, speculation, api_key, show_loading=show_loading, say=_say)
+    failure = _serve(args, speculation, api_key)
     _say("stopped" if failure is None else f"the engine stopped: {failure}")
     return 0 if failure is None else 1
+
+
+def _serve(args: argparse.Namespace, speculation: Speculation, api_key: str | None) -> str | None:
+    """Serves until a signal. Returns why the engine stopped, if it did so by itself."""
+    # torch and uvicorn: only a server needs them, not --help.
+    from outdraft.server.serve import EngineThread, Server, bind
+
+    # The address first: a port that is taken is reported before a model is loaded.
+    with bind(args.host, args.port) as taken:
+        thread = EngineThread()
+        with show_loading() as on_layer:
+            load = partial(
+                outdraft.load_engine,
+                args.target,
+                speculation,
+                **engine_settings(args),
+                max_num_seqs=args.max_num_seqs,
+                max_num_batched_tokens=args.max_num_batched_tokens,
+                reuse_prefixes=not args.no_enable_prefix_caching,
+                progress=None,
+                on_layer=on_layer,
+            )
+            engine = thread.submit(load).result()
+        if args.access_log:  # uvicorn's lines about requests
+            handler = logging.StreamHandler()
+            handler.setFormatter(logging.Formatter("outdraft: %(message)s"))
+            log = logging.getLogger("uvicorn.access")
+            log.addHandler(handler)
+            log.setLevel(logging.INFO)
+        names = tuple(dict.fromkeys(args.served_model_name or [args.target]))
+        host, port = taken.getsockname()[:2]
+        address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        server = Server(
+            engine,
+            model_names=names,
+            thread=thread,
+            api_key=api_key,
+            max_open=args.max_num_seqs + args.max_num_waiting,
+            drain_s=args.drain_timeout,
+            always_metrics=args.enable_per_request_metrics,
+            can_forget=args.enable_forget,
+            access_log=args.access_log,
+            on_ready=lambda: _say(f"{names[0]} ({speculation.describe()}) at {address}"),
+            on_drain=lambda num_open: _say(
+                f"shutting down: {num_open} texts to finish within {args.drain_timeout:g} s"
+            ),
+        )
+        server.run(sockets=[taken])
+    return server.failure
 
 
 def _say(line: str) -> None:

@@ -1,6 +1,8 @@
 """OpenAI's answers as plain dictionaries: choices and chunks of both endpoints, and usage."""
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from outdraft.engine.outputs import Generation, TokenLogprob, Update
@@ -11,74 +13,65 @@ from outdraft.server.protocol import ChatRequest, CompletionRequest
 _LOWEST = -9999.0  # JSON has no -inf; vLLM writes this
 
 
+@dataclass(eq=False)
 class CompletionAnswer:
     """`/v1/completions`: text, after the prompt where `echo` is set."""
+
+    tokenizer: Tokenizer
+    body: CompletionRequest
+    prompts: Sequence[list[int]]
+    offsets: Counter[int] = field(default_factory=Counter)  # characters so far, by choice
 
     id_prefix = "cmpl"
     object = chunk_object = "text_completion"
 
-    def __init__(
-        self, tokenizer: Tokenizer, body: CompletionRequest, prompts: Sequence[list[int]]
-    ) -> None:
-        self._tokenizer = tokenizer
-        self._prompts = prompts
-        self._n = body.n or 1
-        self._echo = bool(body.echo)
-        self._writes = body.writes
-        self._with_token_ids = bool(body.return_token_ids)
-        self._offsets: dict[int, int] = {}  # characters so far, by choice
-
     def opening(self, index: int) -> dict[str, Any] | None:
         """What a choice's stream begins with, before its first token."""
-        return self._choice(index, self._prompt_text(index), None, None, []) if self._echo else None
+        if not self.body.echo:
+            return None
+        ids: list[int] | None = [] if self.body.return_token_ids else None
+        return _choice(index, "text", self._echoed(index), None, None, ids)
 
     def chunk(self, index: int, update: Update) -> dict[str, Any]:
-        if not self._writes:
-            return self._choice(index, "", None, FinishReason.LENGTH, [])
-        return self._choice(
-            index, update.text, update.logprobs, update.finish_reason, update.tokens
-        )
+        return self._choice(index, update)
 
     def choice(self, index: int, generation: Generation) -> dict[str, Any]:
-        text, tokens, reason = generation.text, generation.tokens, generation.finish_reason
-        scores: Sequence[TokenLogprob | None] | None = generation.logprobs
-        if not self._writes:  # max_tokens is 0: the engine's one token is left out
-            text, tokens, scores = "", [], None if scores is None else []
-            reason = FinishReason.LENGTH
-        if self._echo:
-            text = self._prompt_text(index) + text
-            if scores is not None:
-                scores = [*(generation.prompt_logprobs or []), *scores]
-        return self._choice(index, text, scores, reason, tokens)
+        if not self.body.echo:
+            return self._choice(index, generation)
+        scores = generation.prompt_logprobs or []
+        return self._choice(index, generation, self._echoed(index), scores)
 
     def _prompt(self, index: int) -> list[int]:
-        return self._prompts[index // self._n]
+        return self.prompts[index // (self.body.n or 1)]
 
-    def _prompt_text(self, index: int) -> str:
-        return self._tokenizer.decode(self._prompt(index))
+    def _echoed(self, index: int) -> str:
+        return self.tokenizer.decode(self._prompt(index))
 
     def _choice(
         self,
         index: int,
-        text: str,
-        scores: Sequence[TokenLogprob | None] | None,
-        reason: FinishReason | None,
-        tokens: list[int],
+        new: Update | Generation,
+        echoed: str = "",
+        echoed_scores: Sequence[TokenLogprob | None] = (),
     ) -> dict[str, Any]:
-        logprobs = None if scores is None else self._logprobs(index, scores)
-        ids = tokens if self._with_token_ids else None
-        return _choice(index, "text", text, logprobs, reason, ids)
+        text, tokens, scores, reason = new.text, new.tokens, new.logprobs, new.finish_reason
+        if not self.body.writes:  # max_tokens is 0: the engine's one token is left out
+            text, tokens, scores = "", [], None if scores is None else []
+            reason = FinishReason.LENGTH
+        logprobs = None if scores is None else self._logprobs(index, [*echoed_scores, *scores])
+        ids = tokens if self.body.return_token_ids else None
+        return _choice(index, "text", echoed + text, logprobs, reason, ids)
 
     def _logprobs(self, index: int, scores: Sequence[TokenLogprob | None]) -> dict[str, Any]:
         """The legacy form: parallel lists. Only the first token of a prompt has no score."""
         names = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
         lists: dict[str, list[Any]] = {name: [] for name in names}
         for each in scores:
-            text = self._tokenizer.token_text(each.token if each else self._prompt(index)[0])
+            text = self.tokenizer.token_text(each.token if each else self._prompt(index)[0])
             value = max(each.logprob, _LOWEST) if each else None
-            offset = self._offsets.get(index, 0)
-            self._offsets[index] = offset + len(text)
-            entry = (text, value, self._top(text, each) if each else None, offset)
+            top = self._top(text, each) if each else None
+            entry = (text, value, top, self.offsets[index])
+            self.offsets[index] += len(text)
             for name, item in zip(names, entry, strict=True):
                 lists[name].append(item)
         return lists
@@ -87,21 +80,21 @@ class CompletionAnswer:
         """The likeliest tokens, and the drawn one even if it is not among them."""
         top: dict[str, float] = {}
         for token, logprob in score.top:
-            top.setdefault(self._tokenizer.token_text(token), logprob)
+            top.setdefault(self.tokenizer.token_text(token), logprob)
         top.setdefault(text, max(score.logprob, _LOWEST))
         return top
 
 
+@dataclass(eq=False)
 class ChatAnswer:
     """`/v1/chat/completions`: messages, and deltas of them."""
+
+    tokenizer: Tokenizer
+    body: ChatRequest
 
     id_prefix = "chatcmpl"
     object = "chat.completion"
     chunk_object = "chat.completion.chunk"
-
-    def __init__(self, tokenizer: Tokenizer, body: ChatRequest) -> None:
-        self._tokenizer = tokenizer
-        self._with_token_ids = bool(body.return_token_ids)
 
     def opening(self, index: int) -> dict[str, Any] | None:
         return _choice(index, "delta", {"role": "assistant", "content": ""}, None, None, None)
@@ -119,7 +112,7 @@ class ChatAnswer:
         logprobs = None
         if source.logprobs is not None:
             logprobs = {"content": [self._entry(score) for score in source.logprobs]}
-        ids = source.tokens if self._with_token_ids else None
+        ids = source.tokens if self.body.return_token_ids else None
         return _choice(index, name, message, logprobs, source.finish_reason, ids)
 
     def _entry(self, score: TokenLogprob) -> dict[str, Any]:
@@ -128,9 +121,9 @@ class ChatAnswer:
 
     def _token(self, token: int, logprob: float) -> dict[str, Any]:
         return {
-            "token": self._tokenizer.token_text(token),
+            "token": self.tokenizer.token_text(token),
             "logprob": max(logprob, _LOWEST),
-            "bytes": list(self._tokenizer.token_bytes(token)),
+            "bytes": list(self.tokenizer.token_bytes(token)),
         }
 
 

@@ -2,9 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
@@ -13,17 +12,15 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from outdraft.engine.engine import Engine
 from outdraft.server import protocol
-from outdraft.server.answers import Answer, ChatAnswer, CompletionAnswer
+from outdraft.server.answers import ChatAnswer, CompletionAnswer
 from outdraft.server.body import StrictRoute
 from outdraft.server.gate import Gate
-from outdraft.server.loop import EncodedPrompt, EngineLoop
-from outdraft.server.metrics import Metrics
 from outdraft.server.prompts import chat_prompt, completion_prompts, tokens_of
 from outdraft.server.protocol import ChatRequest, CompletionRequest
-from outdraft.server.refusal import Refusal, from_validation, shutting_down
+from outdraft.server.refusal import Refusal, from_validation
 from outdraft.server.responder import Responder
+from outdraft.server.service import Service
 from outdraft.version import __version__
 
 MAX_BODY_BYTES = 4 << 20
@@ -31,48 +28,7 @@ _SMALL_BODY_BYTES = 16 << 10
 _T = TypeVar("_T")
 
 
-@dataclass(slots=True)
-class Service:
-    """What the routes share."""
-
-    engine: Engine
-    loop: EngineLoop
-    metrics: Metrics
-    model_names: tuple[str, ...]  # the first one is in answers that name none
-    always_metrics: bool = False  # with every answer, not only on request
-    can_forget: bool = False  # when asked: anybody who may ask can make the server slower
-    is_draining: bool = False
-
-    def check_model(self, name: str | None) -> str:
-        if name is None or name in self.model_names:
-            return name or self.model_names[0]
-        words = f"model {name!r} is not served here; this server has {', '.join(self.model_names)}"
-        raise Refusal(404, words, param="model", code="model_not_found")
-
-    def check_request(self, body: CompletionRequest | ChatRequest) -> None:
-        if self.is_draining:
-            raise shutting_down()
-        self.check_model(body.model)
-
-    def responder(
-        self,
-        prompts: Sequence[EncodedPrompt],
-        answer: Answer,
-        body: CompletionRequest | ChatRequest,
-    ) -> Responder:
-        speculation = self.engine.speculation
-        return Responder(
-            self.loop,
-            prompts,
-            answer,
-            body,
-            model=self.check_model(body.model),
-            default_k=0 if speculation.is_off else speculation.k,
-            with_metrics=body.include_metrics or self.always_metrics,
-        )
-
-
-def create_app(service: Service, *, api_key: str | None = None) -> FastAPI:
+def create_app(service: Service, *, api_key: str | None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.loop.start(asyncio.get_running_loop())
@@ -109,8 +65,7 @@ def create_app(service: Service, *, api_key: str | None = None) -> FastAPI:
     async def health() -> Response:
         if service.loop.failure is not None:
             raise Refusal(503, f"the engine stopped: {service.loop.failure}")
-        if service.is_draining:
-            raise shutting_down()
+        service.check_open()
         return Response(status_code=200)
 
     @app.get("/version")
@@ -141,17 +96,19 @@ def create_app(service: Service, *, api_key: str | None = None) -> FastAPI:
 
     @app.post("/v1/completions")
     async def completions(body: CompletionRequest, request: Request) -> Response:
-        service.check_request(body)
+        service.check_open()
+        service.check_model(body.model)
         prompts = await offload(request, completion_prompts, body, engine)
         answer = CompletionAnswer(engine.tokenizer, body, [prompt.tokens for prompt in prompts])
-        return await service.responder(prompts, answer, body).respond(request)
+        return await Responder(service, prompts, answer, body).respond(request)
 
     @app.post("/v1/chat/completions")
     async def chat_completions(body: ChatRequest, request: Request) -> Response:
-        service.check_request(body)
+        service.check_open()
+        service.check_model(body.model)
         prompt = await offload(request, chat_prompt, body, engine)
         answer = ChatAnswer(engine.tokenizer, body)
-        return await service.responder([prompt], answer, body).respond(request)
+        return await Responder(service, [prompt], answer, body).respond(request)
 
     @app.post("/tokenize")
     async def tokenize(body: protocol.TokenizeRequest, request: Request) -> dict[str, Any]:
@@ -182,8 +139,7 @@ def create_app(service: Service, *, api_key: str | None = None) -> FastAPI:
 
         @app.post("/forget")
         async def forget() -> Response:
-            if service.is_draining:
-                raise shutting_down()
+            service.check_open()
             await service.loop.forget()
             return Response(status_code=200)
 

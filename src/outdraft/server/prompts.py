@@ -1,10 +1,12 @@
 """Turns a request's body into prompts for the engine, or a refusal that names the field."""
 
+from dataclasses import fields
 from typing import Any
 
 from outdraft.engine.engine import Engine
 from outdraft.engine.sequence import SamplingParams
 from outdraft.errors import ModelError, OutdraftError, RequestError
+from outdraft.options import make_settings
 from outdraft.server.loop import EncodedPrompt
 from outdraft.server.protocol import (
     ChatRequest,
@@ -86,32 +88,26 @@ def _prompt(
     prompt_logprobs: int | None = None,
 ) -> EncodedPrompt:
     room = max(engine.max_context - len(tokens), 1)
-    stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
-    values: dict[str, Any] = {
-        "temperature": 1.0 if body.temperature is None else body.temperature,
-        "top_k": max(body.top_k or 0, 0),  # in vLLM, -1 is all tokens too
-        "max_tokens": max(min(room if max_tokens is None else max_tokens, room), 1),
-        "min_tokens": body.min_tokens,
-        "stop": tuple(stop),
-        "stop_token_ids": tuple(body.stop_token_ids or ()),
-        "ignore_eos": body.ignore_eos,
-        "logit_bias": {int(token): bias for token, bias in (body.logit_bias or {}).items()},
-        "seed": body.seed,
-        "logprobs": logprobs,
-        "prompt_logprobs": prompt_logprobs,
-        "n": body.n or 1,
-    }
-    for name in ("top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"):
-        if (value := getattr(body, name)) is not None:
-            values[name] = value
+    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     k = _draft_length(body.speculation, engine)
     try:
-        params = SamplingParams(**values)
+        params = make_settings(
+            SamplingParams,
+            body,
+            temperature=1.0 if body.temperature is None else body.temperature,
+            top_k=max(body.top_k or 0, 0),  # in vLLM, -1 is all tokens too
+            max_tokens=max(min(room if max_tokens is None else max_tokens, room), 1),
+            stop=stop,
+            stop_token_ids=tuple(body.stop_token_ids or ()),
+            logit_bias={int(token): bias for token, bias in (body.logit_bias or {}).items()},
+            logprobs=logprobs,
+            prompt_logprobs=prompt_logprobs,
+        )
         engine.check(tokens, params, k)
     except RequestError as error:
         raise Refusal(400, f"{field}: {error}", param=field, code="bad_prompt") from error
     except OutdraftError as error:
-        names = [name for name in values if str(error).startswith(name)]
+        names = [each.name for each in fields(SamplingParams) if str(error).startswith(each.name)]
         named = max(names, key=len, default=None)
         raise Refusal(400, str(error), param=named) from error
     return EncodedPrompt(tokens, params, k)

@@ -5,7 +5,7 @@ import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Coroutine, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -18,6 +18,7 @@ from outdraft.server.loop import EncodedPrompt, EngineLoop, Reply
 from outdraft.server.protocol import ChatRequest, CompletionRequest
 from outdraft.server.refusal import Refusal
 from outdraft.server.request_metrics import request_metrics
+from outdraft.server.service import Service
 
 _SLOW_READER_S = 120.0  # a single write that takes longer ends the connection
 _STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -26,14 +27,10 @@ _T = TypeVar("_T")
 
 @dataclass(eq=False)
 class Responder:
-    loop: EngineLoop
+    service: Service
     prompts: Sequence[EncodedPrompt]
     answer: Answer
     body: CompletionRequest | ChatRequest
-    _: KW_ONLY
-    model: str
-    default_k: int  # the server's draft length, for requests that name none
-    with_metrics: bool
 
     def __post_init__(self) -> None:
         self._num_prompt_tokens = sum(len(prompt.tokens) for prompt in self.prompts)
@@ -41,17 +38,18 @@ class Responder:
             "id": f"{self.answer.id_prefix}-{uuid.uuid4().hex}",
             "object": self.answer.chunk_object if self.body.stream else self.answer.object,
             "created": int(time.time()),
-            "model": self.model,
+            "model": self.service.check_model(self.body.model),
         }
 
     async def respond(self, request: Request) -> Response:
-        reply = self.loop.submit(self.prompts)
+        loop = self.service.loop
+        reply = loop.submit(self.prompts)
         if self.body.stream:
-            return EventStream(self.loop, reply, self._events(reply))
+            return EventStream(loop, reply, self._events(reply))
         try:
             done = await _unless_gone(self._collect(reply), request.receive)
         finally:
-            self.loop.close(reply)
+            loop.close(reply)
         if done is None:
             return Response(status_code=499)  # the client has left: this is for the log
         choices = [self.answer.choice(index, each) for index, each in sorted(done.items())]
@@ -110,9 +108,11 @@ class Responder:
         return usage(self._num_prompt_tokens, cached, written)
 
     def _metrics(self, done: dict[int, Generation]) -> dict[str, Any]:
-        if not self.with_metrics:
+        if not (self.body.include_metrics or self.service.always_metrics):
             return {}
-        k = self.default_k if self.prompts[0].k is None else self.prompts[0].k
+        speculation, k = self.service.engine.speculation, self.prompts[0].k
+        if k is None:  # the request names none
+            k = 0 if speculation.is_off else speculation.k
         return {"metrics": request_metrics([*done.values()], k)}
 
 

@@ -9,10 +9,11 @@ import uvicorn
 
 from outdraft.engine.engine import Engine
 from outdraft.errors import OptionError
-from outdraft.server.app import Service, create_app
-from outdraft.server.engine_thread import EngineThread
+from outdraft.server.app import create_app
+from outdraft.server.engine_thread import EngineThread as EngineThread
 from outdraft.server.loop import EngineLoop
 from outdraft.server.metrics import Metrics
+from outdraft.server.service import Service
 
 _KEEP_ALIVE_S = 75  # longer than common clients keep an idle connection
 _MAX_CONNECTIONS = 8192
@@ -65,14 +66,7 @@ class Server(uvicorn.Server):
         costs = thread.submit(engine.measure_step_costs).result()
         metrics = Metrics(engine, model_names[0], costs)
         loop = EngineLoop(engine, metrics, thread, max_open=max_open, on_failure=self.end)
-        self._service = Service(
-            engine,
-            loop,
-            metrics,
-            model_names,
-            always_metrics=always_metrics,
-            can_forget=can_forget,
-        )
+        self._service = Service(engine, loop, metrics, model_names, always_metrics, can_forget)
         self._drain_s = drain_s
         self._on_ready = on_ready
         self._on_drain = on_drain
