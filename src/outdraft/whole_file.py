@@ -3,9 +3,10 @@
 import errno
 import json
 import os
-import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import IO, Any
 
 from outdraft.errors import CorruptFileError, OutdraftError
@@ -13,25 +14,21 @@ from outdraft.errors import CorruptFileError, OutdraftError
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Writes a temporary file in the same folder, flushes it to the disk, then renames it."""
-    temporary_path: Path | None = None
+    # Not of `tempfile`: those are readable by their owner only.
+    temporary_path = path.parent / f".{path.name}.{token_hex(4)}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "wb", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as temporary:
-            temporary_path = Path(temporary.name)
+        with temporary_path.open("xb") as temporary:
             write(temporary)
             temporary.flush()
             os.fsync(temporary.fileno())
-        temporary_path.chmod(0o666 & ~_umask())  # a temporary file is readable by its owner only
         temporary_path.replace(path)
-        temporary_path = None
     except OSError as error:
         hint = "; make room and start again" if error.errno == errno.ENOSPC else ""
         raise OutdraftError(f"cannot write {path}: {error.strerror}{hint}") from error
     finally:
-        if temporary_path is not None:
-            temporary_path.unlink(missing_ok=True)
+        with suppress(OSError):  # renamed, or never there
+            temporary_path.unlink()
 
 
 def write_text(path: Path, text: str) -> None:
@@ -54,9 +51,3 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CorruptFileError(f"{path} holds a JSON {type(value).__name__}, not an object")
     return value
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import IO
 
 import pytest
 import torch
@@ -125,32 +126,22 @@ def test_our_engine_loads_a_head(
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
 def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import tempfile
+    def full(path: Path, mode: str) -> IO[bytes]:
+        return open("/dev/full", "wb")
 
-    def full(*args: object, **kwargs: object) -> object:
-        return _Named(open("/dev/full", "wb"), tmp_path / ".beside")
-
-    monkeypatch.setattr(tempfile, "NamedTemporaryFile", full)
-    with pytest.raises(OutdraftError, match="No space left on device; make room"):
-        write_text(tmp_path / "README.md", "x" * 100_000)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", full)
+        with pytest.raises(OutdraftError, match="No space left on device; make room"):
+            write_text(tmp_path / "README.md", "x" * 100_000)
     assert not (tmp_path / "README.md").exists()
 
 
-class _Named:
-    """A file on a full disk, under a name of our own."""
-
-    def __init__(self, file: object, name: Path) -> None:
-        self._file, self.name = file, str(name)
-
-    def __enter__(self) -> _Named:
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        try:
-            self._file.close()  # type: ignore[attr-defined]
-        except OSError:
-            if args[0] is None:
-                raise
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._file, name)
+def test_a_file_is_readable_like_any_other_and_nothing_else_is_left(tmp_path: Path) -> None:
+    (tmp_path / "other").touch()
+    write_text(tmp_path / "README.md", "x")
+    assert {each.stat().st_mode for each in tmp_path.iterdir()} == {
+        (tmp_path / "other").stat().st_mode
+    }
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["README.md", "other"]
+    with pytest.raises(OutdraftError, match=r"cannot write .*: Not a directory|File exists"):
+        write_text(tmp_path / "other" / "README.md", "x")
