@@ -95,7 +95,6 @@ class EngineLoop:
         self._ids = count()
         self._open: dict[str, _Open] = {}
         self._forgetting: asyncio.Future[Refusal | None] | None = None  # asked for, not done
-        self._events: asyncio.AbstractEventLoop | None = None
         # Shared with the thread.
         self._inbox: deque[Callable[[], object]] = deque()
         self._wake = threading.Event()
@@ -106,8 +105,7 @@ class EngineLoop:
     # On the event loop.
 
     def start(self, events: asyncio.AbstractEventLoop) -> None:
-        self._events = events
-        self._ended = self._thread.submit(self._run)
+        self._ended = self._thread.submit(partial(self._run, events))
 
     def submit(self, prompts: Sequence[EncodedPrompt]) -> Reply:
         if self.failure is not None or self._stopping:
@@ -160,8 +158,9 @@ class EngineLoop:
         if self.failure is not None or self._stopping:
             raise _stopped(self.failure)
         if self._forgetting is None:  # else one that was not done yet does for this call too
-            self._forgetting = asyncio.get_running_loop().create_future()
-            self._inbox.append(self._forget)
+            events = asyncio.get_running_loop()
+            self._forgetting = events.create_future()
+            self._inbox.append(partial(self._forget, events))
             self._wake.set()
         failure = await asyncio.shield(self._forgetting)
         if failure is not None:
@@ -211,8 +210,7 @@ class EngineLoop:
 
     # In the thread.
 
-    def _run(self) -> None:
-        assert self._events is not None
+    def _run(self, events: asyncio.AbstractEventLoop) -> None:
         try:
             while not self._stopping:
                 if not self._engine.has_work and not self._inbox:
@@ -224,16 +222,15 @@ class EngineLoop:
                     step = self._engine.step()
                     self._metrics.observe_step(step)
                     if step.updates:
-                        self._events.call_soon_threadsafe(self._deliver, step.updates)
+                        events.call_soon_threadsafe(self._deliver, step.updates)
         except BaseException as error:  # whatever it is, all open replies must fail
             traceback.print_exc()
             reason = f"{type(error).__name__}: {error}"
-            self._events.call_soon_threadsafe(self._crashed, reason)
+            events.call_soon_threadsafe(self._crashed, reason)
 
-    def _forget(self) -> None:
-        assert self._events is not None
+    def _forget(self, events: asyncio.AbstractEventLoop) -> None:
         self._engine.forget()
-        self._events.call_soon_threadsafe(self._forgotten)
+        events.call_soon_threadsafe(self._forgotten)
 
     def _abort(self, request_id: str, num_choices: int) -> None:
         self._engine.abort(request_id)
