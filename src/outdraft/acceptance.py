@@ -42,15 +42,8 @@ class Acceptance:
         if num_drafted == 0:
             self.num_undrafted += 1
             return
-        self.num_drafts += 1
-        self.num_draft_tokens += num_drafted
-        self.num_accepted_tokens += num_accepted
-        missing = num_drafted - len(self.drafted_per_position)
-        self.drafted_per_position.extend([0] * missing)
-        self.accepted_per_position.extend([0] * missing)
-        for position in range(num_drafted):
-            self.drafted_per_position[position] += 1
-            self.accepted_per_position[position] += position < num_accepted
+        accepted = [1] * num_accepted + [0] * (num_drafted - num_accepted)
+        self.add(Acceptance(1, num_drafted, num_accepted, 0, accepted, [1] * num_drafted))
 
     def add(self, other: Acceptance) -> None:
         # A server that does not report drafted positions leaves the sum's unknown.
