@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from outdraft.engine.engine import Engine
-from outdraft.server.serve import Server, bind
+from outdraft.server.serve import EngineThread, Server, bind
 
 
 @contextmanager
@@ -20,7 +20,7 @@ def serving(engine: Engine, **options: Any) -> Iterator[tuple[str, Server]]:
     ready = threading.Event()
     settings: dict[str, Any] = {"model_names": ("tiny",), "on_ready": ready.set, **options}
     with bind("127.0.0.1", 0) as at:
-        server = Server(engine, **settings)
+        server = Server(engine, thread=EngineThread(), **settings)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [at]}, name="server")
         thread.start()
         try:

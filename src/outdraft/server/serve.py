@@ -47,7 +47,7 @@ class Server(uvicorn.Server):
         engine: Engine,
         *,
         model_names: tuple[str, ...],
-        thread: EngineThread | None = None,
+        thread: EngineThread,
         api_key: str | None = None,
         max_open: int = 272,
         drain_s: float = 30.0,
@@ -59,10 +59,8 @@ class Server(uvicorn.Server):
     ) -> None:
         """`max_open` texts may be written or wait at once, and get `drain_s` seconds at shutdown.
 
-        `thread` is where the engine was loaded. Without one a new thread is started, which is
-        slower.
+        `thread` is where the engine was loaded: in another one it is slower.
         """
-        thread = thread or EngineThread()
         costs = thread.submit(engine.measure_step_costs).result()
         metrics = Metrics(engine, model_names[0], costs)
         loop = EngineLoop(engine, metrics, thread, max_open=max_open, on_failure=self.end)
