@@ -107,10 +107,6 @@ class RoundProfile:
         return cls(k, by_accepted, max(undrafted, 0), min(counts.mean_k / k, 1.0))
 
     @property
-    def num_rounds(self) -> int:
-        return sum(self.rounds_by_accepted)
-
-    @property
     def num_tokens(self) -> int:
         """After the first ones of the texts."""
         emitted = sum(n * (accepted + 1) for accepted, n in enumerate(self.rounds_by_accepted))
@@ -119,7 +115,7 @@ class RoundProfile:
     @property
     def stretches(self) -> dict[int, float]:
         """Tokens of a stretch, the replaced wrong guess included → its share of all stretches."""
-        total = self.num_rounds
+        total = sum(self.rounds_by_accepted)
         if not total:
             return {1: 1.0}
         *shorter, whole = self.rounds_by_accepted

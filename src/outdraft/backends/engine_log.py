@@ -116,6 +116,12 @@ def shortened(line: str) -> str:
     return line if len(line) <= _MAX_QUOTED else f"{line[: _MAX_QUOTED - 1]}…"
 
 
+def signal_name(number: int) -> str:
+    with suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"
+
+
 def _matches(line: str, kind: str) -> bool:
     return _PATTERNS[kind].search(line) is not None
 
@@ -188,10 +194,7 @@ def _signal(lines: Sequence[_Line]) -> str | None:
     """Where a process was ended from outside there is no exception."""
     for line in reversed(lines):
         if failed := _FAILED_PROCESS.search(line.text):
-            number = int(failed["signal"])
-            name = f"signal {number}"
-            with suppress(ValueError):
-                name = signal.Signals(number).name
+            name = signal_name(int(failed["signal"]))
             by = ", by the system, out of memory, or by somebody" if name == "SIGKILL" else ""
             return f"its process {failed['name']} was ended by {name}{by}"
     return None

@@ -194,6 +194,4 @@ def free_port() -> int:
 def _ending(code: int) -> str:
     if code >= 0:
         return f"ended with code {code}"
-    with suppress(ValueError):
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"was ended by signal {-code}"
+    return f"was ended by {engine_log.signal_name(-code)}"
