@@ -15,7 +15,8 @@ from arms import machine_line
 from disconnects import Server
 from outdraft.decide.verdict import DONT_SHIP, SHIP
 from outdraft.loadgen.endpoint import Endpoint
-from outdraft.measure.compare import ComparisonSettings, compare
+from outdraft.measure.compare import compare
+from outdraft.measure.comparison import ComparisonSettings
 from outdraft.workload.sets import built_in
 
 

@@ -25,7 +25,7 @@ class Record:
     temperature: float
     arm: str
     block: int
-    index: int  # within its block
+    index: int  # within its block; negative: it led to those that count
     scheduled_ns: int  # when it was due
     sent_ns: int | None = None
     first_ns: int | None = None  # the first chunk with text

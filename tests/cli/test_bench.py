@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -62,7 +63,7 @@ def test_a_table_and_a_file(tmp_path: Path) -> None:
     assert lines[-1] == "server: vllm", "as its metrics are named"
     assert json.loads(out.read_text())["schema"] == 1
     trial = read_trial(out)
-    assert [each.is_warmup for each in trial.records] == [True] * 2 + [False] * 12
+    assert [each.is_warmup for each in trial.records] == [True] * (2 + 12) + [False] * 12
     assert all(each.ok and each.text and each.acceptance for each in trial.records)
     assert trial.load["concurrency"] == 12
     assert trial.server_metrics["vllm:num_preemptions_total"] == 0
@@ -119,11 +120,13 @@ def test_prompts_that_the_draft_has_seen(
     trial = read_trial(tmp_path / "run.json")
     assert note in trial.problems
     assert (trial.load["draft"], trial.load["stop_at_eos"]) == (draft, True)
-    asked = {body["messages"][0]["content"] for body in server.bodies}
+    texts = [body["messages"][0]["content"] for body in server.bodies]
+    asked = {text.partition("] ")[2] if text.startswith("[spare-") else text for text in texts}
     assert asked == {f"question {number}" for number in range(3, 9)}
-    assert len(trial.records) == (6 if is_trace else 12)
+    counted = [each for each in trial.records if not each.is_warmup]
+    assert (len(counted), len(trial.records)) == ((6, 6) if is_trace else (12, 12 + 4))
     assert not any("ignore_eos" in body for body in server.bodies)
-    assert {each.finish_reason for each in trial.records} == {"stop"}
+    assert {each.finish_reason for each in counted} == {"stop"}
 
 
 def test_a_trace_is_played_again(tmp_path: Path) -> None:
@@ -150,7 +153,7 @@ def test_what_a_run_left_is_put_aside(tmp_path: Path) -> None:
         done = outdraft("bench", url, *SHORT, "--out", str(out))
     assert done.stderr == f"note: the records of an interrupted run are in {left}.1\n"
     assert (tmp_path / "run.json.journal.1").read_text() == "from before"
-    assert len(read_trial(out).records) == 14
+    assert len(read_trial(out).records) == 14 + 12
 
 
 @pytest.fixture
@@ -182,7 +185,8 @@ def test_too_many_failures_are_counted_and_the_run_is_invalid(
 ) -> None:
     out = tmp_path / "run.json"
     with fake_server(QUICK, failures={kind: 3}) as url:
-        code, said, complaint = told(url, *SHORT, "--warmup", "0", "--out", str(out))
+        alone = ("--warmup", "0", "--concurrency", "1")
+        code, said, complaint = told(url, *SHORT, *alone, "--out", str(out))
     assert code == 1
     assert complaint == ""
     assert "12 requests in" in said
@@ -249,7 +253,7 @@ def test_records_so_far_survive(tmp_path: Path, sent: signal.Signals) -> None:
     else:
         assert process.returncode == 1
         assert complaint == ""
-        assert "of 5000 requests" in said
+        assert "of 5004 requests" in said, "with four before them"
         assert not journal.exists()
         records = list(read_trial(out).records)
     assert 12 <= len(records) < 5000
@@ -315,7 +319,42 @@ def test_random_by_force(told: Any) -> None:
     with FakeServer(QUICK) as server:
         _, said, _ = told(server.url, *SHORT, "--prompts", "random", "--force-random")
     assert "12 requests in" in said
-    assert len(server.bodies) == 14
+    texts = [body["messages"][0]["content"] for body in server.bodies]
+    assert sum(not text.startswith("[spare-") for text in texts) == 14
+    assert sum(text.startswith("[spare-") for text in texts) >= 12
+
+
+def test_what_is_not_counted_is_said(told: Any, tmp_path: Path) -> None:
+    out, steady = tmp_path / "run.json", Script(ttft_s=0.02, tpot_s=0.01)
+    flags = ("--requests", "48", "--concurrency", "16", "--max-tokens", "30", "--out", str(out))
+    with fake_server(steady) as url:
+        _, said, _ = told(url, *flags)
+    assert "48 requests in " in said
+    assert "\nnot counted: 16 requests that brought the server to this load\n" in said
+    over = re.search(r"requests/s and tokens/s are over the (\S+) s in which all of it ran", said)
+    assert over is not None
+    assert 0.6 < float(over[1]) < 3
+    trial = read_trial(out)
+    assert trial.server_metrics["running_requests_mean"] >= 0.9 * 16
+    tokens_per_s = re.search(r"([\d.]+) tokens/s", said)
+    assert tokens_per_s is not None
+    assert float(tokens_per_s[1]) <= 1.05 * 16 * 30 / 0.31
+
+
+def test_at_a_rate_the_first_part_is_not_counted(told: Any, tmp_path: Path) -> None:
+    """Answers take 0.4 s, so requests come for that long before they count, and until the last has
+    ended."""
+    out, steady = tmp_path / "run.json", Script(ttft_s=0.1, tpot_s=0.03)
+    flags = ("--requests", "40", "--rate", "50", "--burstiness", "inf", "--max-tokens", "11")
+    with FakeServer(steady) as server:
+        _, said, _ = told(server.url, *flags, "--out", str(out), "--json")
+    summary = json.loads(said)["summary"]
+    assert (summary["num_requests"], summary["num_errors"]) == (40, 0)
+    assert 19 <= summary["num_lead"] <= 30
+    lead = [each for each in read_trial(out).records if each.is_warmup and each.block == 0]
+    assert len(lead) == summary["num_lead"]
+    assert summary["requests_per_s"] == pytest.approx(50, rel=0.15)
+    assert len(server.bodies) >= 4 + 19 + 40 + 15, "others kept coming"
 
 
 HELP = """

@@ -25,7 +25,8 @@ from .drafts import trained_draft
 SLOW = Script(ttft_s=0.2, tpot_s=0.02)
 FAST = replace(SLOW, k=3, speedup=4.0)
 QUICK = Script(ttft_s=0.01, tpot_s=0.001)
-SHORT = ("--requests", "20", "--block", "4", "--max-tokens", "8", "--category", "code")
+SHORT = ("--requests", "20", "--block", "4", "--concurrency", "2", "--max-tokens", "8",
+         "--category", "code")  # fmt: skip
 
 
 @pytest.fixture
@@ -54,7 +55,11 @@ def test_two_servers_to_json_and_a_file(tmp_path: Path) -> None:
     assert done.stderr == ""
     assert done.stdout.count("\n") == 1
     told = json.loads(done.stdout)
-    assert told.keys() == {"verdict", "ratios", "texts"}
+    assert told.keys() == {"verdict", "ratios", "texts", "load"}
+    running = told["load"].pop("running_requests")
+    assert told["load"] == {"concurrency": 2, "block_size": 4, "num_blocks": 5}
+    assert all(0 < running[arm] <= 2 for arm in ("baseline", "candidate"))
+    told["load"]["running_requests"] = running
     assert told["texts"]["agreement"]["num_identical"] == 20
     assert told["texts"]["floor"] is None, "all agree: nothing has to be explained"
     assert told["verdict"]["decision"] == "SHIP"
@@ -66,8 +71,9 @@ def test_two_servers_to_json_and_a_file(tmp_path: Path) -> None:
     assert written["schema"] == 1
     assert {key: written[key] for key in told} == told
     records = [record_from_json(each) for each in written["records"]]
-    assert len(records) == 2 * 4 + 2 * 20
-    assert sum(each.is_warmup for each in records) == 8
+    assert len(records) == 2 * 6 * 2 + 2 * 4 + 2 * 20, "with two leads in each block"
+    assert sum(not each.is_warmup for each in records) == 2 * 20
+    assert written["settings"]["block_size"] == 4
     assert [each.name for each in tmp_path.iterdir()] == ["both.json"], "the journal is gone"
 
 
@@ -75,7 +81,8 @@ def test_no_more_is_sent_than_was_allowed(told: Any, tmp_path: Path) -> None:
     """Five blocks of the usual size would be sixty requests."""
     out = tmp_path / "both.json"
     with fake_server(SLOW) as off, fake_server(FAST) as on:
-        code, _, _ = told(off, on, "--requests", "10", "--max-tokens", "4", "--out", str(out))
+        flags = ("--requests", "10", "--max-tokens", "4", "--concurrency", "1")
+        code, _, _ = told(off, on, *flags, "--out", str(out))
     assert code == 0
     records = json.loads(out.read_text())["records"]
     assert sum(not each["is_warmup"] for each in records) == 2 * 10
@@ -84,7 +91,7 @@ def test_no_more_is_sent_than_was_allowed(told: Any, tmp_path: Path) -> None:
 def test_too_many_failures(told: Any, tmp_path: Path) -> None:
     out = tmp_path / "both.json"
     with fake_server(QUICK) as off, fake_server(QUICK, failures={"http_503": 5}) as on:
-        code, said, complaint = told(off, on, *SHORT, "--out", str(out))
+        code, said, complaint = told(off, on, *SHORT, "--concurrency", "1", "--out", str(out))
     assert code == 1
     assert complaint == ""
     assert "INCONCLUSIVE" in said
@@ -167,6 +174,8 @@ def test_a_dead_server_is_one_line(told: Any, dead: int) -> None:
         (("http://a", "http://b", "--requests", "0"), "--requests must be at least 10, got 0"),
         (("http://a", "http://b", "--requests", "9"), "--requests must be at least 10, got 9"),
         (("http://a", "http://b", "--block", "1"), "--block must be at least 2, got 1"),
+        (("http://a", "http://b", "--block", "7"), "--block must be at least 8 there"),
+        (("http://a", "http://b", "--requests", "39"), "too few for 5 blocks with 4 running; giv"),
         (("http://a", "http://b", "--concurrency", "0"), "--concurrency must be at least 1"),
         (("http://a", "http://b", "--margin", "1"), "--margin must be between 0 and 0.99, got 1"),
         (("http://a", "http://b", "--noise-floor", "nan"), "--noise-floor 'nan' is neither"),
@@ -186,7 +195,7 @@ def test_options_that_cannot_be(told: Any, words: tuple[str, ...], named: str) -
 def test_prompts_that_the_draft_has_seen(told: Any, tmp_path: Path) -> None:
     """They are left out, and everybody who reads the verdict is told so."""
     draft, out = trained_draft(tmp_path), tmp_path / "both.json"
-    flags = ("--requests", "20", "--block", "4", "--max-tokens", "8", "--stop-at-eos", "--json")
+    flags = ("--requests", "40", "--max-tokens", "8", "--stop-at-eos", "--json")
     with FakeServer(QUICK) as off, FakeServer(QUICK) as on:
         told(off.url, on.url, *flags, *draft, "--out", str(out))
         bodies = [*off.bodies, *on.bodies]
@@ -266,7 +275,7 @@ class TestSavedRuns:
             with fake_server(script) as url:
                 flags = ("--requests", "60", "--concurrency", "20", "--max-tokens", "4")
                 main(["bench", url, *flags, "--out", name])
-        assert len(read_trial(Path(names[0])).records) == 64
+        assert len(read_trial(Path(names[0])).records) == 64 + 20
         told(*names)  # drops what bench said
         _, said, complaint = told(*names, "--json")
         assert complaint == ""

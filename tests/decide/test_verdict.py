@@ -7,6 +7,7 @@ import pytest
 
 from outdraft.decide.evidence import AcceptanceSummary, Evidence
 from outdraft.decide.verdict import DONT_SHIP, INCONCLUSIVE, SHIP, SHIP_FOR, decide
+from outdraft.stats.ratios import Ratio
 
 from .evidences import TOO_FEW, about, between
 
@@ -74,6 +75,30 @@ class TestThroughput:
     def test_where_slots_are_kept_busy_times_are_enough(self) -> None:
         evidence = replace(self.crowded(0.9, 1.1), has_idle_slots=False)
         assert decide(evidence).decision == SHIP
+
+    @pytest.mark.parametrize("e2e", [WIN, UNCLEAR, LOSS])
+    def test_where_slots_are_kept_busy_a_clear_loss_is_a_loss(self, e2e: Ratio) -> None:
+        evidence = replace(self.crowded(0.6, 0.69), e2e=e2e, has_idle_slots=False)
+        verdict = decide(evidence)
+        assert verdict.decision == DONT_SHIP
+        told = " | ".join(verdict.reasons)
+        assert ("throughput: 1.55 times slower" in told) == (e2e is not LOSS)
+        assert ("the two differ because" in told) == (e2e is not LOSS)
+        part = decide(replace(evidence, by_category={"code": WIN}))
+        assert part.decision == DONT_SHIP, "no part is faster where the server is slower"
+        alone = decide(replace(evidence, concurrency=1))
+        assert alone.decision == decide(replace(FINE, e2e=e2e)).decision
+
+    def test_why_the_two_differ_is_said_only_where_they_do(self) -> None:
+        evidence = replace(self.crowded(0.9, 1.25), has_idle_slots=False)
+        told = " | ".join(decide(evidence).reasons)
+        assert "throughput: " in told
+        assert "the two differ" not in told
+
+    def test_parts_that_win_and_lose_are_named_though_the_whole_writes_less(self) -> None:
+        parts = {"code": WIN, "chat": LOSS}
+        evidence = replace(self.crowded(0.6, 0.7), by_category=parts, has_idle_slots=False)
+        assert decide(evidence).decision == SHIP_FOR
 
     def test_no_part_is_shipped_for_times_alone(self) -> None:
         evidence = replace(self.crowded(0.95, 1.05), e2e=UNCLEAR, by_category={"code": WIN})

@@ -22,8 +22,10 @@ BASELINE, CANDIDATE = Endpoint("http://baseline"), Endpoint("http://candidate")
 class Simulated:
     """Stands in for `run_load`, with one script for each URL.
 
-    `failing` are the numbers of requests (of both servers together, from 0) that are answered
-    with a 503; the load is stopped, as by Control-C, before request number `stops_at`.
+    `failing` are the numbers of requests (of both servers together, from 0, without leads) that
+    are answered with a 503, as are leads that come right before one; the load is stopped, as by
+    Control-C, before request number `stops_at`.
+    Fillers would be sent when nothing waits any more, and change nothing.
     """
 
     def __init__(
@@ -55,19 +57,20 @@ class Simulated:
         start = self._now
         slots = [start] * (concurrency or 1)
         records = []
-        for request in requests:
+        recorded = [each for each in requests if not each.is_filler]
+        for request in recorded:
             if self._number == self._stops_at:
                 break
             due = heapq.heappop(slots)
             record = self._answered(endpoint.url, request, due, len(slots) + 1)
             heapq.heappush(slots, record.last_ns or due)
-            self._number += 1
+            self._number += request.index >= 0
             self.requests.append(request)
             records.append(record)
             if sink is not None:
                 sink(record)
         self._now = max(slots) + 10**6
-        return LoadRun(tuple(records), len(requests), start, self._pulses)
+        return LoadRun(tuple(records), len(recorded), start, self._pulses)
 
     def _answered(self, url: str, request: Request, due: int, running: int) -> Record:
         if self._number in self._failing:

@@ -12,7 +12,9 @@ import pytest
 from outdraft.errors import OutdraftError
 from outdraft.loadgen.endpoint import Endpoint
 from outdraft.loadgen.heartbeat import Pulse
-from outdraft.measure.compare import Comparison, ComparisonSettings, compare
+from outdraft.measure.compare import compare
+from outdraft.measure.comparison import Comparison, ComparisonSettings
+from outdraft.measure.plateau import is_lead
 from outdraft.records import Record
 from outdraft.stats.sequential import Look
 from outdraft.testing.fake_script import Script
@@ -26,6 +28,7 @@ ON = replace(OFF, seed=2)
 PROMPTS = built_in()
 # No two alike and no parts: quicker to judge.
 CHAT = [Prompt(f"p{n}", "chat", (Message("user", f"subject {n}"),), 48) for n in range(500)]
+LEADS = 6 * 4  # to each arm in five blocks and the warm-up, four at a time
 Compared = Callable[..., Comparison]
 
 
@@ -36,9 +39,9 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Compared:
         monkeypatch.setattr("outdraft.observe.RemoteServer.metrics", lambda server: {})
         options = {name: settings.pop(name) for name in ("sink", "on_look") if name in settings}
         one, other = settings.pop("ends", (BASELINE, CANDIDATE))
-        return compare(
-            one, other, prompts, ComparisonSettings(**{"max_tokens": 48, **settings}), **options
-        )
+        usual = {"max_tokens": 48, "max_requests": 240, "block_size": 12}
+        asked = ComparisonSettings(**{**usual, **settings})
+        return compare(one, other, prompts, asked, **options)
 
     return run
 
@@ -144,7 +147,7 @@ class TestBlocks:
             for name in ("baseline", "candidate")
         }
         assert of["baseline"] == of["candidate"]
-        assert len({each.prompt.messages for each in of["baseline"].values()}) == 72
+        assert len({each.prompt.messages for each in of["baseline"].values()}) == 72 + LEADS
 
     def test_no_text_begins_like_another(self, compared: Compared) -> None:
         """A server that keeps prefixes must not find one, not even of the other block."""
@@ -155,7 +158,7 @@ class TestBlocks:
             for each in load.requests
             if each.arm == "baseline"
         ]
-        assert len(set(beginnings)) == len(beginnings) == 72
+        assert len(set(beginnings)) == len(beginnings) == 72 + LEADS
 
     @pytest.mark.parametrize("other", ["http://one", "http://one/", "http://one/v1"])
     def test_one_server_against_itself_gets_other_marks(
@@ -166,9 +169,9 @@ class TestBlocks:
             load, max_requests=60, ends=(Endpoint("http://one"), Endpoint(other)), num_looks=1
         )
         texts = [each.planned.prompt.messages[0].content for each in load.requests]
-        assert len(set(texts)) == len(texts) == 144
+        assert len(set(texts)) == len(texts) == 2 * (72 + LEADS)
         unmarked = {(each.block, each.index, each.planned.prompt.id) for each in load.requests}
-        assert len(unmarked) == 72, "the same prompts at the same places all the same"
+        assert len(unmarked) == 72 + LEADS, "the same prompts at the same places all the same"
         assert outcome.evidence is not None
         assert outcome.evidence.texts is None, "texts to other prompts are no evidence"
         assert decision(outcome) == "INCONCLUSIVE"
@@ -184,7 +187,8 @@ class TestBlocks:
         """In a block of twelve a share of 3 % would be rounded away."""
         load = loads(replace(ON, speedup=1.5))
         compared(load, PROMPTS, max_requests=60, mix=((0.0, 0.95), (1.0, 0.05)), num_looks=1)
-        counted = [each for each in load.requests if each.block >= 0 and each.arm == "baseline"]
+        counted = [each for each in load.requests if not each.is_warmup and each.arm == "baseline"]
+        assert len(counted) == 60
         assert sum(each.planned.temperature > 0 for each in counted) == 3
 
 
@@ -201,14 +205,15 @@ class TestTexts:
         assert "0 of 60 greedy texts" in outcome.verdict.reasons[0]
         assert "its own, sent again, 16 of 16" in outcome.verdict.reasons[0]
         again = [each for each in load.requests if each.arm == "baseline again"]
-        first = [each for each in load.requests if each.arm == "baseline" and each.block in (0, 1)]
+        counted = [each for each in load.requests if not each.is_warmup]
+        first = [each for each in counted if each.arm == "baseline" and each.block in (0, 1)]
         assert [each.planned for each in again] == [each.planned for each in first[:16]]
 
     def test_the_same_text_at_twice_the_speed_is(self, compared: Compared) -> None:
         load = loads(replace(ON, speedup=2.0))
         outcome = compared(load)
         assert decision(outcome) == "SHIP"
-        assert len(load.requests) == 2 * 12 * 6, "where all agree, nothing is asked again"
+        assert len(load.requests) == 2 * (12 * 6 + LEADS), "where all agree, nothing is asked again"
 
     def test_near_ties_of_both_are_not_blamed(self, compared: Compared) -> None:
         often = {"near_ties": 0.1, "speedup": 2.0}
@@ -353,7 +358,8 @@ class TestStopped:
             on_look=lambda outcome, look: looks.append(look),
         )
         assert seen == outcome.records
-        assert len(seen) == 24 * 9 + 5
+        assert sum(not is_lead(each) for each in seen) == 24 * 9 + 5 + 8
+        assert sum(map(is_lead, seen)) == 4 * (2 * 8 + 1)
         assert outcome.num_blocks == 9
         assert outcome.verdict is not None
         assert "stopped in block 9 of 20" in outcome.verdict.reasons
@@ -365,13 +371,15 @@ class TestStopped:
 
     def test_while_it_warms_up_nothing_more_is_sent(self, compared: Compared) -> None:
         outcome = compared(loads(ON, stops_at=5))
-        assert len(outcome.records) == 5
+        assert len(outcome.records) == 4 + 5
         assert outcome.verdict is None
 
     def test_in_the_first_block(self, compared: Compared) -> None:
         outcome = compared(loads(ON, stops_at=30))
         assert decision(outcome) == "INCONCLUSIVE"
-        assert len(outcome.records) == 30
+        places = [each.index for each in outcome.records if each.block >= 0]
+        assert places == [-4, -3, -2, -1, 0, 1, 2, 3, 4, 5]
+        assert len(outcome.records) == 2 * (4 + 12) + 10
 
 
 def test_what_rounds_cost_is_found_and_explains_the_verdict(compared: Compared) -> None:

@@ -10,7 +10,8 @@ import pytest
 from outdraft import Speculation, load_engine
 from outdraft.errors import BackendError, OutdraftError
 from outdraft.loadgen.endpoint import Endpoint
-from outdraft.measure.compare import ComparisonSettings, compare
+from outdraft.measure.compare import compare
+from outdraft.measure.comparison import ComparisonSettings
 from outdraft.observe import RemoteServer
 from outdraft.records import Record
 from outdraft.testing.fake_script import Script
@@ -21,7 +22,7 @@ from tests.server.serving import serving
 
 SLOW = Script(ttft_s=0.2, tpot_s=0.02, prompt_spread=0.1)
 FAST = replace(SLOW, k=3, acceptance=0.8, speedup=4.0)
-SETTINGS = ComparisonSettings(max_requests=20, block_size=4, concurrency=4, max_tokens=8)
+SETTINGS = ComparisonSettings(max_requests=20, block_size=4, concurrency=2, max_tokens=8)
 PROMPTS = [each for each in built_in() if each.category == "code"]
 
 
@@ -38,13 +39,18 @@ def test_a_faster_server_is_found_to_be() -> None:
     assert outcome.evidence.texts.share == 1, "texts do not depend on speculation"
     assert outcome.evidence.acceptance is not None
     assert outcome.evidence.acceptance.rate > 0.4
-    assert len(on.bodies) == 24
-    assert all(body["messages"][0]["content"].startswith("[") for body in on.bodies)
+    marks = [body["messages"][0]["content"].partition("] ")[0] for body in on.bodies]
+    assert all(mark.startswith("[") for mark in marks)
+    assert len(set(marks)) == len(marks) >= 6 * (4 + 2), "two leads in each block"
+    assert sum(int(mark.rpartition("-")[2]) < 4 for mark in marks) == 24
 
 
 def test_junk_at_twice_the_speed_is_not_shipped() -> None:
     """50 + 7 x 20 ms against 50 + 7 x 5: more than twice as fast."""
-    slow, few = Script(ttft_s=0.05, tpot_s=0.02), replace(SETTINGS, max_requests=10, block_size=2)
+    slow, few = (
+        Script(ttft_s=0.05, tpot_s=0.02),
+        replace(SETTINGS, max_requests=10, block_size=2, concurrency=1),
+    )
     with fake_server(slow) as off, fake_server(replace(slow, speedup=4, is_junk=True)) as on:
         outcome = compare(Endpoint(off), Endpoint(on), PROMPTS, few)
     assert outcome.verdict is not None
@@ -81,11 +87,11 @@ def test_a_server_that_dies_on_the_way() -> None:
 
         def count(record: Record) -> None:
             seen.append(record)
-            if len(seen) == 20:
+            if len(seen) == 30:
                 on.stop()
 
         outcome = compare(Endpoint(off), Endpoint(on.url), PROMPTS, SETTINGS, sink=count)
-    assert len(seen) == len(outcome.records) == 40
+    assert len(seen) == len(outcome.records) == 60
     assert outcome.num_blocks == 4, "two whole blocks without an answer are enough"
     assert outcome.verdict is not None
     assert outcome.verdict.decision == "INCONCLUSIVE"

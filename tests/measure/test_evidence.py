@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from outdraft.decide.evidence import Evidence
 from outdraft.decide.texts import Difference
 from outdraft.measure.evidence import compare_texts, make_evidence, ratio_of, text_agreement
+from outdraft.observe import Written
 from outdraft.records import Record
 
 from .made import accepted, done, failed
@@ -253,3 +254,50 @@ def test_acceptance_by_the_servers_counters_where_answers_do_not_tell() -> None:
     assert found.load == "concurrency 2"
     assert found.costs is not None
     assert found.costs.break_even_rate == 0.0
+
+
+def leading(block: int, num: int = 2) -> list[Record]:
+    """Requests before those that count; the first ends after 50 ms, the last after 100."""
+    return [
+        done(place - num, e2e=50 * (place + 1), ttft=1, at=1000 * block, block=block,
+             is_warmup=True, completion_tokens=5 * (place + 1))
+        for place in range(num)
+    ]  # fmt: skip
+
+
+def test_counters_are_over_all_that_was_written() -> None:
+    """As before, and as much again in answers that do not count."""
+    counted = accepted(200, 800, 160)
+    led = [each for block in range(6) for each in leading(block)]
+    arms = [[*led, *arm(200)], [*led, *arm(100)]]
+    known = evidence(*arms, counted=counted, written=Written(2 * 264, 48))
+    assert known.costs is not None
+    assert known.costs.steps == pytest.approx((240 / 2 - 60) / 100)
+    assert evidence(*arms, counted=counted).costs is None, "nobody knows what else was written"
+
+
+def test_throughput_is_that_of_the_plateau() -> None:
+    """Both take 100 ms for an answer of 10 tokens, two at a time; the last of the candidate's hangs
+    for a second, after the plateau."""
+    one = [
+        record
+        for block in range(6)
+        for record in (
+            *leading(block),
+            *(done(n, at=1000 * block + 50 * (n + 1), e2e=100, ttft=10, block=block,
+                   completion_tokens=10) for n in range(8)),
+        )
+    ]  # fmt: skip
+    other = [
+        replace(each, last_ns=(each.last_ns or 0) + 10**9) if each.index == 7 else each
+        for each in one
+    ]
+    for found in (evidence(one, other).throughput, ratio_of("throughput", one, other, level=0.95)):
+        assert found is not None
+        assert found.estimate == pytest.approx(1)
+    without = [[each for each in arm if not each.is_warmup] for arm in (one, other)]
+    slow = evidence(*without).throughput
+    assert slow is not None
+    assert slow.estimate == pytest.approx(450 / 1450)
+    half = evidence(one, without[1]).throughput
+    assert half == slow, "both arms by the same rule"

@@ -8,7 +8,7 @@ import pytest
 
 from outdraft.decide.texts import Agreement
 from outdraft.errors import OptionError, OutdraftError
-from outdraft.measure.compare import ComparisonSettings
+from outdraft.measure.comparison import ComparisonSettings
 from outdraft.measure.saved import compare_saved, in_blocks, read_trial, unknowns
 from outdraft.records import Trial
 from outdraft.whole_file import write_json

@@ -45,8 +45,23 @@ def test_throughput_is_over_the_whole_time() -> None:
 
 def test_warm_up_is_left_out() -> None:
     measured = [done(i, e2e=200, at=10_000) for i in range(3)]
-    warm = [done(9, e2e=9_000, is_warmup=True), failed(10, is_warmup=True)]
+    warm = [done(9, e2e=9_000, is_warmup=True, block=-1), failed(10, is_warmup=True, block=-1)]
     assert summarize([*warm, *measured]) == summarize(measured)
+
+
+def test_leads_are_said_and_only_throughput_looks_at_them() -> None:
+    """Two at a time: of six answers of 100 ms, the first is sent when the first lead has ended. On
+    the plateau, from 50 to 300 ms, both write a token each 10 ms."""
+    lead = [done(n - 2, e2e=50 * (n + 1), ttft=10, is_warmup=True, completion_tokens=5 * (n + 1))
+            for n in range(2)]  # fmt: skip
+    counted = [done(n, at=50 * (n + 1), e2e=100, ttft=10, completion_tokens=10) for n in range(6)]
+    alone, both = summarize(counted, {"ttft": 99}), summarize([*lead, *counted], {"ttft": 99})
+    assert (alone.num_lead, alone.plateau_s) == (0, None)
+    assert (both.num_lead, both.plateau_s) == (2, 0.25)
+    assert (both.num_requests, both.duration_s, both.e2e) == (6, 0.35, alone.e2e)
+    assert alone.tokens_per_s == pytest.approx(60 / 0.35)
+    assert both.tokens_per_s == pytest.approx(200, rel=0.06)
+    assert both.requests_per_s == both.goodput_per_s == pytest.approx(20)
 
 
 def test_failures_are_counted_and_nowhere_else() -> None:

@@ -10,7 +10,14 @@ from outdraft.decide.evidence import AcceptanceSummary, Evidence
 from outdraft.decide.texts import Agreement
 from outdraft.decide.verdict import decide
 from outdraft.measure.summary import QuantileEstimate, Summary
-from outdraft.report.tables import bench_table, best_line, compare_table, decision_text, tune_table
+from outdraft.report.tables import (
+    bench_table,
+    best_line,
+    compare_table,
+    decision_text,
+    load_line,
+    tune_table,
+)
 from outdraft.stats.ratios import Ratio
 from outdraft.tune.results import (
     BEST,
@@ -238,3 +245,20 @@ def test_what_was_raced_stands_above_mere_predictions() -> None:
     first_hope = next((i for i, line in enumerate(lines) if "9.00x" in line), len(lines))
     assert places
     assert max(places) < first_hope
+
+
+def test_what_was_not_counted_and_what_a_second_is() -> None:
+    table = bench_table(replace(SUMMARY, num_lead=16, plateau_s=10.04), {})
+    assert (
+        "250.0 tokens/s\nnot counted: 16 requests that brought the server to this load\n"
+        "requests/s and tokens/s are over the 10.0 s in which all of it ran\ngoodput"
+    ) in table
+
+
+def test_what_the_servers_of_a_comparison_had_to_do() -> None:
+    load = {"concurrency": 64, "block_size": 192, "num_blocks": 5, "running_requests": {}}
+    words = "load: 64 at a time, 5 blocks of 192 requests to each server"
+    assert load_line(load) == words
+    said = load_line(load | {"running_requests": {"baseline": 62.52, "candidate": 61.0}})
+    running = "running on average, as the servers count: baseline 62.5, candidate 61.0"
+    assert said == f"{words}; {running}"

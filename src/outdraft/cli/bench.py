@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from outdraft.cli.recording import show_and_journal
+from outdraft.measure.plateau import num_spare
 from outdraft.measure.settings import endpoint_from
 from outdraft.measure.summary import parse_slo, summarize
 from outdraft.measure.trial import run_trial
@@ -16,7 +17,7 @@ from outdraft.workload.settings import plan_load
 
 def run(args: argparse.Namespace) -> int:
     slo = None if args.slo is None else parse_slo(args.slo)
-    load = plan_load(args)
+    load = plan_load(args, num_spare(args.concurrency))
     endpoint = endpoint_from(args.url, args)
     with show_and_journal(len(load.requests) + args.warmup, "bench", args.out) as sink:
         trial, quality = run_trial(
@@ -27,6 +28,7 @@ def run(args: argparse.Namespace) -> int:
                   "slo": slo},
             concurrency=load.concurrency,
             warmup=load.warmup,
+            spare=load.spare,
             processes=args.processes,
             keep_memory=args.keep_memory,
             sink=sink,

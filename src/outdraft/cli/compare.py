@@ -4,14 +4,18 @@ import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from outdraft.cli.recording import show_and_journal
 from outdraft.decide.evidence import Evidence
 from outdraft.decide.verdict import Verdict
 from outdraft.errors import OptionError
-from outdraft.measure.compare import ComparisonSettings, compare
+from outdraft.measure.block_size import LEAST
+from outdraft.measure.compare import compare
+from outdraft.measure.comparison import ComparisonSettings
 from outdraft.measure.saved import (
     compare_saved,
+    load_to_json,
     noise_floor_of,
     ratios_to_json,
     read_trial,
@@ -19,32 +23,36 @@ from outdraft.measure.saved import (
     write_comparison,
 )
 from outdraft.measure.settings import comparison_settings, endpoint_from
-from outdraft.report.tables import compare_table
+from outdraft.report.tables import compare_table, load_line
 from outdraft.workload.settings import prompts_from
 
 
 def run(args: argparse.Namespace) -> int:
-    settings = comparison_settings(args)
     is_url = [each.startswith(("http://", "https://")) for each in (args.baseline, args.candidate)]
     if is_url[0] != is_url[1]:
         raise OptionError("give two URLs or two saved runs, not one of each")
+    settings = comparison_settings(args, is_live=is_url[0])
+    load = None  # what the servers had to do; of saved runs, their files say it
     if is_url[0]:
-        evidence, verdict = _compare_servers(args, settings)
+        evidence, verdict, load = _compare_servers(args, settings)
     else:
         if args.draft is not None:
             raise OptionError("saved runs hold no prompts to leave out; give --draft to bench")
         runs = read_trial(Path(args.baseline)), read_trial(Path(args.candidate))
-        evidence, verdict = compare_saved(*runs, args.block, settings)
+        evidence, verdict = compare_saved(*runs, args.block or LEAST, settings)
     is_same, floor = args.baseline == args.candidate, noise_floor_of(evidence)
     if args.json:
         result = {
             "verdict": asdict(verdict),
             "ratios": ratios_to_json(evidence),
             "texts": texts_to_json(evidence),
+            **({} if load is None else {"load": load}),
         }
         print(json.dumps(result | ({"noise_floor": floor} if is_same else {})))
     else:
         print(compare_table(evidence, verdict))
+        if load is not None:
+            print(load_line(load))
         if is_same and floor is not None:
             print(f"noise floor: {floor:.3f} (A/A); a later compare takes it with --noise-floor")
     return 0 if evidence.is_valid else 1
@@ -52,15 +60,16 @@ def run(args: argparse.Namespace) -> int:
 
 def _compare_servers(
     args: argparse.Namespace, settings: ComparisonSettings
-) -> tuple[Evidence, Verdict]:
+) -> tuple[Evidence, Verdict, dict[str, Any]]:
     prompts, notes = prompts_from(args)
     baseline, candidate = (endpoint_from(url, args) for url in (args.baseline, args.candidate))
-    total = 2 * settings.block_size * (settings.max_blocks + 1)
+    size = settings.block_size
+    total = None if size is None else 2 * size * (settings.max_blocks + 1)
     with show_and_journal(total, "compare", args.out) as sink:
         comparison = compare(baseline, candidate, prompts, settings, notes=notes, sink=sink)
         if comparison.evidence is None or comparison.verdict is None:
             raise OptionError("stopped before the first look: nothing can be said")
         if args.out is not None:
             is_same = args.baseline == args.candidate
-            write_comparison(Path(args.out), comparison, settings, is_same_server=is_same)
-    return comparison.evidence, comparison.verdict
+            write_comparison(Path(args.out), comparison, is_same_server=is_same)
+    return comparison.evidence, comparison.verdict, load_to_json(comparison)

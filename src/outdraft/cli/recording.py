@@ -15,7 +15,7 @@ from outdraft.report.live import live
 
 
 @contextmanager
-def show_and_journal(total: int, title: str, out: str | None) -> Iterator[Sink]:
+def show_and_journal(total: int | None, title: str, out: str | None) -> Iterator[Sink]:
     """Shows each record and, with `out`, adds it to a journal beside that file.
 
     Write `out` inside: it then replaces the journal, which an interrupted run leaves."""

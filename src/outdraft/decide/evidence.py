@@ -53,7 +53,7 @@ class Evidence:
     unquantized_acceptance: float | None = None  # of the same draft at full precision
     load: str = "this load"  # that the costs were measured at
     concurrency: int | None = None  # requests at a time; None: they came by the clock
-    has_idle_slots: bool = True  # towards the end of a block fewer run
+    has_idle_slots: bool = True  # towards the end of a block fewer run than the load names
 
     @property
     def parts(self) -> dict[str, Ratio]:

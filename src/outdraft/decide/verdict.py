@@ -91,9 +91,16 @@ def _decide(evidence: Evidence, margin: float) -> tuple[str, tuple[str, ...], li
     reasons += [_sentence(name, parts[name]) for name in (*winners, *losers)]
     if evidence.throughput is not None and server not in (None, whole):
         reasons.append(_sentence("throughput", evidence.throughput))
+        reasons += _disagreement(main, evidence.throughput)
     if winners and losers:
         return SHIP_FOR, _without_overlap(winners, losers), reasons
-    if (whole is Zone.WIN or winners) and server not in (None, Zone.WIN):
+    if server is Zone.LOSE and not evidence.has_idle_slots:
+        loss = (
+            f"with {evidence.concurrency} at a time the server writes clearly less: that is a loss"
+        )
+        return DONT_SHIP, (), [*reasons, loss]
+    must_win = evidence.has_idle_slots and server is not None
+    if (whole is Zone.WIN or winners) and must_win and server is not Zone.WIN:
         both = f"with {evidence.concurrency} at a time, throughput must clearly win too"
         return INCONCLUSIVE, (), [*reasons, f"{both}: requests may have had idle neighbours"]
     if whole is Zone.WIN and (tail_loses or losers):
@@ -113,12 +120,24 @@ def _decide(evidence: Evidence, margin: float) -> tuple[str, tuple[str, ...], li
 
 
 def _zone_of_server(evidence: Evidence, margin: float) -> Zone | None:
-    """Where the throughput lies, if it has to be asked. Towards the end of a block the slots of a
-    faster arm are idle earlier: its last requests have the machine for themselves, which flatters
-    their times. Where slots are kept busy, times are enough."""
-    is_crowded = evidence.has_idle_slots and (evidence.concurrency or 1) > 1
-    ratio = evidence.throughput if is_crowded else None
+    """Where the throughput lies, if it says more than times do: where several run at a time. If
+    slots were idle towards the end of a block, a faster arm's were idle earlier: its last requests
+    had the machine for themselves, which flatters their times, and throughput must win too. Where
+    all slots were busy times are enough to win, and a loss of throughput is a loss."""
+    ratio = evidence.throughput if (evidence.concurrency or 1) > 1 else None
     return None if ratio is None or ratio.low is None else zone(ratio, margin)
+
+
+def _disagreement(times: Ratio, throughput: Ratio) -> list[str]:
+    """Why the two differ by more than chance, if they do."""
+    spans = [(each.low or 0.0, each.high or 0.0) for each in (times, throughput)]
+    if max(low for low, _ in spans) <= min(high for _, high in spans):
+        return []
+    return [
+        "the two differ because throughput counts every token and every second, and the speedup of "
+        "requests is that of a typical one: each counts the same, however long its answer, and the "
+        "slowest and fastest 5 % are left out"
+    ]
 
 
 def _without_overlap(winners: tuple[str, ...], losers: tuple[str, ...]) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ class Request:
     planned: Planned
     arm: str = ""
     block: int = 0
-    index: int = 0  # within its block
+    index: int = 0  # within its block; negative: it leads to those that count
     is_warmup: bool = False
     is_filler: bool = False  # keeps a slot busy while others run; it is abandoned and not recorded
 

@@ -1,7 +1,9 @@
 """Compare two servers: the same prompts in alternating blocks, until the answer is clear.
 
-A block is one slice of the plan, sent to one arm and then to the other. The order changes from
-block to block, so that a machine that warms up or slows down favours neither arm. After preset
+A block is one slice of the plan, sent to one arm and then to the other, with requests before and
+after it that keep the load up (`plateau`). Its size follows from the speed of the warm-up
+(`block_size`). The order changes from block to block, so that a machine that warms up or slows down
+favours neither arm. After preset
 numbers of blocks there is a look at the evidence, at levels that allow for several looks. Once
 greedy texts of the two differ, the baseline gets some of its requests again, at another batch size:
 that says how many of its own texts differ. Those requests count for no time.
@@ -9,82 +11,35 @@ that says how many of its own texts differ. Those requests count for no time.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from outdraft.acceptance import Acceptance
-from outdraft.decide.evidence import Evidence
-from outdraft.decide.verdict import DEFAULT_MARGIN, INCONCLUSIVE, SHIP, Verdict, decide
+from outdraft.decide.verdict import INCONCLUSIVE, SHIP, decide
 from outdraft.errors import BackendError, OutdraftError
 from outdraft.loadgen.endpoint import Endpoint, Request, make_requests
 from outdraft.loadgen.fleet import run_load
 from outdraft.loadgen.load import LoadRun, Sink
 from outdraft.loadgen.quality import assess_arms, assess_client
+from outdraft.measure.block_size import PLATEAU_S, answer_seconds, warmup_size
+from outdraft.measure.comparison import Comparison, ComparisonSettings
 from outdraft.measure.evidence import (
     FLOOR_TEXTS,
     make_evidence,
     other_concurrency,
     text_agreement,
 )
+from outdraft.measure.gauges import RUNNING, polled_gauges, wait_until_idle, while_counting
 from outdraft.measure.memory import REMEMBERED, forgets, repeats_note
-from outdraft.observe import Page, page_difference, read_acceptance
-from outdraft.plan.findings import Pairing, Shares
+from outdraft.measure.plateau import num_spare, surround
+from outdraft.observe import Page, page_difference, read_acceptance, read_written
 from outdraft.records import Record
 from outdraft.stats.percentiles import percentile_interval
-from outdraft.stats.ratios import MIN_BLOCKS
 from outdraft.stats.sequential import Look, Zone, plan_looks, zone
-from outdraft.workload.plan import Blocks, make_blocks
+from outdraft.workload.plan import Blocks, choose_balanced, make_blocks
 from outdraft.workload.prompt import Prompt
 
 BASELINE, CANDIDATE = "baseline", "candidate"
 AGAIN = "baseline again"  # the arm of records that only their texts count of
 _DEAD_BLOCKS = 2  # an arm without one answer in so many blocks is given up
 _MAX_INVALID_SHARE = 0.25  # of the blocks; with more the whole comparison is invalid
-
-
-@dataclass(frozen=True, slots=True)
-class ComparisonSettings:
-    max_requests: int = 240  # of each arm
-    block_size: int = 12
-    concurrency: int = 4
-    mix: tuple[tuple[float, float], ...] = ((0.0, 1.0),)
-    max_tokens: int | None = None
-    stop_at_eos: bool = False  # said to the endpoints; here for the file
-    draft: str | None = None  # of the candidate, as far as it was named; for the file
-    seed: int = 0
-    margin: float = DEFAULT_MARGIN
-    noise_floor: float = 0.0
-    num_looks: int = 4
-    salt: str = ""  # of this run's prompts: its servers may remember those of an earlier one
-    ttft_bound: bool = False
-    lossy: bool = False  # the candidate's texts differ by design
-    keep_memory: bool = False  # answers of a block may help in the next
-    memory: Shares | None = None  # of the candidate, from a plan
-    pairing: Pairing | None = None
-
-    @property
-    def max_blocks(self) -> int:
-        return max(self.max_requests // self.block_size, MIN_BLOCKS)
-
-    @property
-    def for_evidence(self) -> dict[str, Any]:
-        names = ("margin", "noise_floor", "seed", "ttft_bound", "concurrency", "memory", "pairing")
-        return {**{name: getattr(self, name) for name in names}, "is_lossy": self.lossy}
-
-
-@dataclass(slots=True)
-class Comparison:
-    """The state of a comparison, and its result."""
-
-    records: list[Record] = field(default_factory=list)
-    num_blocks: int = 0
-    num_invalid: int = 0  # blocks in which the client was too slow to measure
-    is_dead: bool = False  # an arm stopped answering; its earlier answers do not count
-    problems: list[str] = field(default_factory=list)
-    evidence: Evidence | None = None
-    verdict: Verdict | None = None
-
-    def of(self, arm: str) -> list[Record]:
-        return [record for record in self.records if record.arm == arm]
 
 
 def compare(
@@ -99,17 +54,8 @@ def compare(
 ) -> Comparison:
     """Runs until the verdict is clear or all requests are sent. Control-C ends it early.
     `notes`: on the prompts, said with the verdict."""
-    blocks = make_blocks(
-        prompts,
-        size=settings.block_size,
-        count=settings.max_blocks,
-        mix=settings.mix,
-        seed=settings.seed,
-        max_tokens=settings.max_tokens,
-        salt=settings.salt,
-    )
     arms = {BASELINE: baseline, CANDIDATE: candidate}
-    comparer = _Comparer(arms, blocks, settings, sink)
+    comparer = _Comparer(arms, prompts, sink, Comparison(settings))
     comparer.comparison.problems += notes
     if settings.keep_memory:
         comparer.comparison.problems.append(REMEMBERED)
@@ -118,15 +64,15 @@ def compare(
     return comparer.run(on_look)
 
 
-def is_clear(comparison: Comparison, settings: ComparisonSettings) -> bool:
+def is_clear(comparison: Comparison) -> bool:
     """Whether more blocks cannot change the answer: a decision, or a tie, of a valid run."""
-    verdict, evidence = comparison.verdict, comparison.evidence
+    verdict, evidence, settings = comparison.verdict, comparison.evidence, comparison.settings
     if verdict is None or evidence is None or not evidence.is_valid:
         return False
     if verdict.decision == SHIP and evidence.p99 is None:
         # A gain of the average may hide a loss in the tail: go on where that can still be seen.
         last = plan_looks(settings.max_blocks, settings.num_looks)[-1]
-        most_pairs = range(settings.block_size * last.num_blocks)
+        most_pairs = range((settings.block_size or 0) * last.num_blocks)
         share = (1 - evidence.part_level) / (1 - evidence.e2e.level) if evidence.e2e else 1.0
         return percentile_interval(most_pairs, 0.99, 1 - share * (1 - last.level)) is None
     if verdict.decision != INCONCLUSIVE:
@@ -135,23 +81,29 @@ def is_clear(comparison: Comparison, settings: ComparisonSettings) -> bool:
     return evidence.e2e is not None and zone(evidence.e2e, margin) is Zone.TIE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Comparer:
     arms: Mapping[str, Endpoint]
-    blocks: Blocks
-    settings: ComparisonSettings
+    prompts: Sequence[Prompt]
     sink: Sink | None
+    comparison: Comparison
     forgetful: set[str] = field(default_factory=set)  # arms whose server forgets when asked
-    comparison: Comparison = field(default_factory=Comparison)
+    blocks: Blocks = field(init=False)
+
+    @property
+    def settings(self) -> ComparisonSettings:
+        return self.comparison.settings
 
     @property
     def is_same_server(self) -> bool:
         return self.arms[BASELINE].chat_url == self.arms[CANDIDATE].chat_url
 
     def run(self, on_look: Callable[[Comparison, Look], None]) -> Comparison:
-        comparison, settings = self.comparison, self.settings
+        comparison = self.comparison
         if not self._warm_up():
             return comparison
+        settings = self.settings
+        self.blocks = self._make_blocks(self.prompts, settings.block_size or 0, settings.max_blocks)
         before = self._metrics()
         looks = plan_looks(settings.max_blocks, settings.num_looks)
         for block in range(settings.max_blocks):
@@ -163,11 +115,11 @@ class _Comparer:
             look = next(each for each in looks if each.num_blocks > block)
             if not is_last and look.num_blocks > block + 1:
                 continue
-            counted = read_acceptance(page_difference(self._metrics(), before))
+            counters = page_difference(self._metrics(), before)
             is_last = is_last or not self._ask_again()
-            self._judge(look.level, counted)
+            self._judge(look.level, counters)
             on_look(comparison, look)
-            if is_last or is_clear(comparison, settings):
+            if is_last or is_clear(comparison):
                 break
         return comparison
 
@@ -176,7 +128,13 @@ class _Comparer:
         return {} if self.is_same_server else self.arms[CANDIDATE].server.metrics()
 
     def _warm_up(self) -> bool:
-        """False: the user stopped it."""
+        """Sets the size of blocks, if it was not given. False: the user stopped it."""
+        settings = self.settings
+        size = settings.block_size or warmup_size(settings.concurrency)
+        # The last prompts of the order in which blocks take them: those that they hardly reach.
+        order = choose_balanced(self.prompts, len(self.prompts), settings.seed)
+        self.blocks = self._make_blocks(order[-size:], size, 1)
+        times = []
         for name, endpoint in self.arms.items():
             run = self._load(name, -1)
             if run.is_stopped:
@@ -185,7 +143,17 @@ class _Comparer:
                 raise OutdraftError(
                     f"{name} at {endpoint.url}: every request of the warm-up failed ({error})"
                 )
+            times.append(answer_seconds(run.records))
+        if settings.block_size is None:
+            faster = min((each for each in times if each is not None), default=PLATEAU_S)
+            self.comparison.settings, note = settings.sized(faster)
+            self.comparison.problems += filter(None, [note])
         return True
+
+    def _make_blocks(self, prompts: Sequence[Prompt], size: int, count: int) -> Blocks:
+        names = ("mix", "seed", "max_tokens", "salt")
+        options = {name: getattr(self.settings, name) for name in names}
+        return make_blocks(prompts, size=size, count=count, **options)
 
     def _run_block(self, block: int) -> bool:
         """False: the user stopped it."""
@@ -227,9 +195,19 @@ class _Comparer:
         return not run.is_stopped
 
     def _load(self, name: str, block: int) -> LoadRun:
-        part = self.blocks.requests(block, name if self.is_same_server else "")
+        concurrency, server = self.settings.concurrency, self.arms[name].server
+        mark = name if self.is_same_server else ""
+        part = self.blocks.requests(block, mark)
         requests = make_requests(part, arm=name, block=block, is_warmup=block < 0)
-        return self._send(name, requests, self.settings.concurrency)
+        spare = self.blocks.spare(block, num_spare(concurrency), mark)
+        with polled_gauges(server) as samples:
+            run = self._send(name, surround(requests, spare, concurrency), concurrency)
+        running = [each.value for each in while_counting(samples, run.records)
+                   if each.name == RUNNING]  # fmt: skip
+        self.comparison.running.setdefault(name, []).extend(running)
+        if concurrency > 1:
+            wait_until_idle(server)
+        return run
 
     def _send(self, name: str, requests: Sequence[Request], concurrency: int) -> LoadRun:
         if name in self.forgetful:
@@ -251,7 +229,7 @@ class _Comparer:
                 return f"{arm} answered nothing in {_DEAD_BLOCKS} blocks ({error}): given up"
         return ""
 
-    def _judge(self, level: float, counted: Acceptance | None) -> None:
+    def _judge(self, level: float, counters: Page) -> None:
         comparison, settings = self.comparison, self.settings
         problems, arms_are_valid = assess_arms({arm: comparison.of(arm) for arm in self.arms})
         measured = (*comparison.of(BASELINE), *comparison.of(CANDIDATE))
@@ -261,14 +239,17 @@ class _Comparer:
             comparison.of(BASELINE),
             comparison.of(CANDIDATE),
             level=level,
-            problems=[*problems, *comparison.problems, *filter(None, [repeats])],
+            problems=[*problems, *comparison.problems, *comparison.short_loads,
+                      *filter(None, [repeats])],
             is_valid=arms_are_valid and not too_slow and not comparison.is_dead,
             same_texts=not self.is_same_server,
             text_floor=text_agreement(comparison.of(BASELINE), comparison.of(AGAIN)),
-            counted=counted,
+            counted=read_acceptance(counters),
+            written=read_written(counters),
             load=f"concurrency {settings.concurrency}",
+            has_idle_slots=False,
             **settings.for_evidence,
-        )
+        )  # fmt: skip
         comparison.verdict = decide(comparison.evidence, margin=settings.margin)
 
 

@@ -9,7 +9,9 @@ from outdraft.acceptance import Acceptance
 from outdraft.decide.evidence import Evidence
 from outdraft.decide.texts import Agreement, Difference, first_difference
 from outdraft.goodput import RoundCost, round_cost_from_speedup
+from outdraft.measure.plateau import find_plateau, is_lead, tokens_per_s
 from outdraft.measure.summary import acceptance_of
+from outdraft.observe import Written
 from outdraft.records import Record
 from outdraft.stats.ratios import (
     MIN_BLOCKS,
@@ -32,6 +34,7 @@ Twins = tuple[Record, Record]  # the same request to the baseline and to the can
 Blocks = Mapping[int, Sequence[Twins]]
 _Key = TypeVar("_Key")
 RATIOS = ("e2e", "tpot", "ttft", "throughput", "p99")
+_TIMED = tuple(name for name in RATIOS if name != "throughput")
 
 
 def make_evidence(
@@ -45,20 +48,22 @@ def make_evidence(
     seed: int = 0,
     same_texts: bool = True,
     counted: Acceptance | None = None,
+    written: Written | None = None,
     **circumstances: Any,
 ) -> Evidence:
     """`level` is that of the intervals over the whole traffic. The parts of the traffic and the P99
     together are allowed the same error once more: half of either counts, because a false result
     lies on one side of its interval. `same_texts`: both arms got identical requests, so greedy
-    texts should agree. `counted`: the candidate's own counters, for servers whose answers do not
-    report acceptance. `circumstances`: fields of the evidence, taken as they are."""
+    texts should agree. `counted` and `written`: the candidate's own counters, for servers whose
+    answers do not report acceptance. `circumstances`: fields of the evidence, taken as they are."""
     twins = _twins(baseline, candidate)
     blocks = _by_block(twins)
     groupings = [_group(twins, part_of) for part_of in (_category, _band)]
     num_parts = sum(len(parts) for parts in groupings if len(parts) > 1)
     part_level = 1 - (1 - level) / (num_parts + 1)  # one more for the P99
     levels = dict.fromkeys(RATIOS, level) | {"p99": part_level}
-    ratios: dict[str, Any] = {name: _ratio(name, blocks, levels[name], seed) for name in RATIOS}
+    ratios: dict[str, Any] = {name: _ratio(name, blocks, levels[name], seed) for name in _TIMED}
+    ratios["throughput"] = _throughput(baseline, candidate, blocks, level)
     e2e, tpot = ratios["e2e"], ratios["tpot"]
     sent = [each for each in (*baseline, *candidate) if not each.is_warmup]
     tokens = [each.completion_tokens or 0 for pair in twins for each in pair]
@@ -76,7 +81,7 @@ def make_evidence(
         error_rate=sum(not each.ok for each in sent) / len(sent) if sent else 0.0,
         problems=tuple(problems),
         more_requests=None if e2e is None else pairs_needed(e2e, max(margin, noise_floor)) or None,
-        costs=_round_cost(answered, candidate, counted, tpot),
+        costs=_round_cost(answered, candidate, counted, written, tpot),
         **circumstances,
     )
 
@@ -89,7 +94,10 @@ def ratio_of(
     level: float,
 ) -> Ratio | None:
     """One of RATIOS, without the rest of the evidence."""
-    return _ratio(name, _by_block(_twins(baseline, candidate)), level)
+    blocks = _by_block(_twins(baseline, candidate))
+    if name == "throughput":
+        return _throughput(baseline, candidate, blocks, level)
+    return _ratio(name, blocks, level)
 
 
 def text_agreement(baseline: Sequence[Record], candidate: Sequence[Record]) -> Agreement | None:
@@ -130,17 +138,28 @@ def _round_cost(
     answered: Sequence[Record],
     sent: Sequence[Record],
     counted: Acceptance | None,
+    written: Written | None,
     tpot: Ratio | None,
 ) -> RoundCost | None:
-    """From the counts of the answers, else from the server's counters. Those include requests
-    without a twin, and begin after the warm-up."""
+    """From the counts of the answers, else from the server's counters. Those begin after the
+    warm-up and include requests without a twin, leads and fillers: so must the tokens."""
     if tpot is None:
         return None
     counts = Acceptance.total(each.acceptance for each in answered)
-    if not counts.num_drafts and counted is not None:
-        counts, answered = counted, [each for each in sent if _is_measured(each)]
-    num_tokens = sum(each.completion_tokens or 0 for each in answered)
-    return round_cost_from_speedup(counts, num_tokens, len(answered), tpot.estimate)
+    if counts.num_drafts or counted is None:
+        return _cost_of(counts, answered, tpot)
+    if written is not None:
+        return round_cost_from_speedup(
+            counted, written.num_tokens, written.num_texts, tpot.estimate
+        )
+    if any(map(is_lead, sent)):  # how much was written besides is not known
+        return None
+    return _cost_of(counted, [each for each in sent if _is_measured(each)], tpot)
+
+
+def _cost_of(counts: Acceptance, texts: Sequence[Record], tpot: Ratio) -> RoundCost | None:
+    num_tokens = sum(each.completion_tokens or 0 for each in texts)
+    return round_cost_from_speedup(counts, num_tokens, len(texts), tpot.estimate)
 
 
 def _twins(baseline: Sequence[Record], candidate: Sequence[Record]) -> list[Twins]:
@@ -191,17 +210,35 @@ def _by_part(parts: Mapping[str, Sequence[Twins]], level: float) -> dict[str, Ra
 
 
 def _ratio(name: str, blocks: Blocks, level: float, seed: int = 0) -> Ratio | None:
-    if name == "throughput":
-        rates = [[_tokens_per_s([pair[arm] for pair in each]) for arm in (0, 1)]
-                 for each in blocks.values()]  # fmt: skip
-        measured = [Throughput(*both) for both in rates if all(both)]
-        return throughput_ratio(measured, level=level) if measured else None
     pairs = _pairs(blocks, _TIMES["e2e" if name == "p99" else name])
     if not pairs:
         return None
     if name == "p99":
         return percentile_ratio(pairs, 0.99, level=level, seed=seed)
     return mean_ratio(pairs, level=level)
+
+
+def _throughput(
+    baseline: Sequence[Record], candidate: Sequence[Record], blocks: Blocks, level: float
+) -> Ratio | None:
+    """On the plateaus of the blocks; of the twins alone where an arm's block has none."""
+    arms = [_records_by_block(arm) for arm in (baseline, candidate)]
+    measured = []
+    for block, twins in blocks.items():
+        sides = [arm[block] for arm in arms]
+        if not all(map(find_plateau, sides)):
+            sides = [[each[side] for each in twins] for side in (0, 1)]
+        rates = [tokens_per_s(side) for side in sides]
+        if all(rates):
+            measured.append(Throughput(*rates))
+    return throughput_ratio(measured, level=level) if measured else None
+
+
+def _records_by_block(records: Sequence[Record]) -> dict[int, list[Record]]:
+    blocks: dict[int, list[Record]] = {}
+    for each in records:
+        blocks.setdefault(each.block, []).append(each)
+    return blocks
 
 
 def _pairs(blocks: Blocks, times: Callable[[Record, Record], _Times]) -> list[list[Pair]]:
@@ -239,9 +276,3 @@ _TIMES: Mapping[str, Callable[[Record, Record], _Times]] = {
     "tpot": lambda one, other: (one.tpot_ns, other.tpot_ns),
     "ttft": lambda one, other: (one.ttft_ns, other.ttft_ns),
 }
-
-
-def _tokens_per_s(records: Sequence[Record]) -> float:
-    start = min(each.scheduled_ns for each in records)
-    end = max(each.last_ns or 0 for each in records)
-    return sum(each.completion_tokens or 0 for each in records) / max(end - start, 1) * 1e9

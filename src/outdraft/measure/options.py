@@ -29,8 +29,9 @@ BENCH_OPTIONS = (
 )  # fmt: skip
 
 COMPARE_OPTIONS = (
-    replace(REQUESTS, help="requests to each server at most", default=240, minimum=10),
-    replace(BLOCK, help="requests to one server in a row", default=12, minimum=2),
+    replace(REQUESTS, help="requests to each server at most (default: 20 blocks)", minimum=10),
+    replace(BLOCK, help="requests to one server in a row (default: for 3 s of steady load, by the "
+            "speed of the warm-up; of saved runs 12)", minimum=2),
     MARGIN,
     Option("--noise-floor", "differences below it are noise: a number, or the --out file of an A/A "
            "run", default="0", metavar="X|FILE"),

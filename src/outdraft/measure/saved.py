@@ -11,7 +11,7 @@ from typing import Any
 from outdraft.decide.evidence import Evidence
 from outdraft.decide.verdict import Verdict, decide
 from outdraft.errors import OptionError
-from outdraft.measure.compare import Comparison, ComparisonSettings
+from outdraft.measure.comparison import Comparison, ComparisonSettings
 from outdraft.measure.evidence import RATIOS, make_evidence
 from outdraft.measure.machine import describe_client
 from outdraft.plan.findings import Pairing, Shares
@@ -123,19 +123,18 @@ def _keyed(records: Sequence[Record]) -> dict[Key, Record]:
     return keyed
 
 
-def write_comparison(
-    path: Path, comparison: Comparison, settings: ComparisonSettings, *, is_same_server: bool
-) -> None:
+def write_comparison(path: Path, comparison: Comparison, *, is_same_server: bool) -> None:
     evidence, verdict = comparison.evidence, comparison.verdict
     assert evidence is not None
     assert verdict is not None
     values = {
         "schema": SCHEMA,
-        "settings": asdict(settings),
+        "settings": asdict(comparison.settings),
         "environment": describe_client(),
         "verdict": asdict(verdict),
         "ratios": ratios_to_json(evidence),
         "texts": texts_to_json(evidence),
+        "load": load_to_json(comparison),
         "noise_floor": noise_floor_of(evidence) if is_same_server else None,
         "records": [asdict(record) for record in comparison.records],
     }
@@ -151,6 +150,16 @@ def texts_to_json(evidence: Evidence) -> dict[str, Any]:
     """How far greedy texts agree, with the baseline's and the baseline's with its own."""
     values = asdict(evidence)
     return {"agreement": values["texts"], "floor": values["text_floor"]}
+
+
+def load_to_json(comparison: Comparison) -> dict[str, Any]:
+    """What the servers had to do, and how much of it ran as they count it."""
+    return {
+        "concurrency": comparison.settings.concurrency,
+        "block_size": comparison.settings.block_size,
+        "num_blocks": comparison.num_blocks,
+        "running_requests": comparison.mean_running,
+    }
 
 
 def noise_floor_of(evidence: Evidence) -> float | None:

@@ -5,7 +5,7 @@ import secrets
 from dataclasses import replace
 
 from outdraft.loadgen.endpoint import Endpoint, optional_fields
-from outdraft.measure.compare import ComparisonSettings
+from outdraft.measure.comparison import ComparisonSettings
 from outdraft.measure.saved import read_noise_floor, read_plan
 from outdraft.options import make_settings
 from outdraft.stats.ratios import MIN_BLOCKS
@@ -20,16 +20,20 @@ def endpoint_from(url: str, args: argparse.Namespace) -> Endpoint:
     return endpoint if args.model is not None else replace(endpoint, model=identity.model)
 
 
-def comparison_settings(args: argparse.Namespace) -> ComparisonSettings:
+def comparison_settings(args: argparse.Namespace, *, is_live: bool) -> ComparisonSettings:
+    """`is_live`: requests are sent; runs that were saved have theirs."""
     memory, pairing = (None, None) if args.plan is None else read_plan(args.plan)
+    block, most = (args.block, args.requests) if is_live else (None, None)
+    if block is not None and most is not None:
+        # An interval needs five blocks: few requests make smaller blocks, never more requests.
+        block = min(block, most // MIN_BLOCKS)
     return make_settings(
         ComparisonSettings,
         args,
         memory=memory,
         pairing=pairing,
-        max_requests=args.requests,
-        # An interval needs five blocks: few requests make smaller blocks, never more requests.
-        block_size=min(args.block, args.requests // MIN_BLOCKS),
+        max_requests=most,
+        block_size=block,
         mix=parse_mix(args.temperature),
         noise_floor=read_noise_floor(args.noise_floor),
         salt=secrets.token_hex(4),

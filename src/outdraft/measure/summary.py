@@ -7,6 +7,7 @@ from outdraft.acceptance import Acceptance
 from outdraft.decide.evidence import AcceptanceSummary
 from outdraft.durations import parse_duration
 from outdraft.errors import OptionError
+from outdraft.measure.plateau import counted_ns, find_plateau, is_lead, tokens_per_s
 from outdraft.observe import read_acceptance
 from outdraft.records import Record
 from outdraft.stats.percentiles import percentile, percentile_interval
@@ -28,7 +29,7 @@ class QuantileEstimate:
 class Summary:
     num_requests: int
     num_errors: int
-    duration_s: float
+    duration_s: float  # from the first to the end of the last
     ttft: tuple[QuantileEstimate, ...]
     tpot: tuple[QuantileEstimate, ...]
     e2e: tuple[QuantileEstimate, ...]
@@ -37,6 +38,8 @@ class Summary:
     goodput_per_s: float | None  # requests a second that met the SLO; None without an SLO
     mean_output_tokens: float | None
     acceptance: AcceptanceSummary | None
+    num_lead: int = 0  # requests that brought the server to this load; they are not counted
+    plateau_s: float | None = None  # over which requests and tokens a second are; None: all of it
 
 
 def parse_slo(text: str) -> dict[str, float]:
@@ -70,6 +73,7 @@ def summarize(
     ends = [record.last_ns for record in done if record.last_ns is not None]
     duration = (max(ends) - min(starts)) / 1e9 if ends else 0.0
     tokens = [record.completion_tokens or 0 for record in done]
+    plateau, spent = find_plateau(records), counted_ns(records) / 1e9
     met = None if slo is None else sum(meets(record, slo) for record in done)
     return Summary(
         num_requests=len(sent),
@@ -78,11 +82,13 @@ def summarize(
         ttft=_quantiles(record.ttft_ns for record in done),
         tpot=_quantiles(record.tpot_ns for record in done),
         e2e=_quantiles(record.e2e_ns for record in done),
-        requests_per_s=len(done) / duration if duration else 0.0,
-        tokens_per_s=sum(tokens) / duration if duration else 0.0,
-        goodput_per_s=None if met is None or not duration else met / duration,
+        requests_per_s=len(done) / spent if spent else 0.0,
+        tokens_per_s=tokens_per_s(records),
+        goodput_per_s=None if met is None or not spent else met / spent,
         mean_output_tokens=sum(tokens) / len(tokens) if tokens else None,
         acceptance=acceptance_of(done, read_acceptance(server_metrics or {})),
+        num_lead=sum(map(is_lead, records)),
+        plateau_s=None if plateau is None else plateau.seconds,
     )
 
 

@@ -1,8 +1,6 @@
 """One server under one load: warm-up, load, records, and the server's counters meanwhile."""
 
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -12,13 +10,13 @@ from outdraft.loadgen.endpoint import Endpoint, make_requests
 from outdraft.loadgen.fleet import run_load
 from outdraft.loadgen.load import Sink
 from outdraft.loadgen.quality import LoadQuality, assess_load
+from outdraft.measure.gauges import polled_gauges, while_counting
 from outdraft.measure.machine import describe_client
 from outdraft.measure.memory import REMEMBERED, forgets, repeats_note
-from outdraft.observe import RemoteServer, page_difference, read_gauges
+from outdraft.measure.plateau import surround, surround_in_time
+from outdraft.observe import RemoteServer, page_difference
 from outdraft.records import Record, Trial
 from outdraft.workload.prompt import Planned
-
-_FIRST_POLL_S, _POLL_S = 0.05, 1.0  # frequent at first, so that a short load is seen too
 
 
 def run_trial(
@@ -29,12 +27,14 @@ def run_trial(
     load: Mapping[str, Any],
     concurrency: int | None,
     warmup: Sequence[Planned] = (),
+    spare: Sequence[Planned] = (),
     processes: int = 1,
     keep_memory: bool = False,
     sink: Sink | None = None,
 ) -> tuple[Trial, LoadQuality]:
-    """Without `concurrency`, requests are sent at the offsets of the plan. With `keep_memory`, what
-    a server remembers of the warm-up may help."""
+    """Without `concurrency`, requests are sent at the offsets of the plan. `spare`: for requests
+    before and after those that count, so that these meet the whole load. With `keep_memory`, what a
+    server remembers of the warm-up may help."""
     warmup_records: tuple[Record, ...] = ()
     if warmup:
         undated = [replace(each, offset_ns=None) for each in warmup]
@@ -46,16 +46,23 @@ def run_trial(
     forgetful = () if keep_memory or not forgets(endpoint.server) else (arm,)
     before = endpoint.server.metrics()
     started_at = datetime.now(UTC).isoformat()
-    with _polled_gauges(endpoint.server) as gauges:
+    requests = make_requests(plan, arm=arm)
+    if spare and concurrency is not None:
+        requests = surround(requests, spare, concurrency)
+    elif spare:
+        requests = surround_in_time(requests, spare, _settling_ns(plan, warmup_records))
+    with polled_gauges(endpoint.server) as samples:
         run = run_load(
             endpoint,
-            make_requests(plan, arm=arm),
+            requests,
             concurrency=concurrency,
             processes=processes,
             sink=sink,
         )
     metrics = page_difference(endpoint.server.metrics(), before)
-    for name, values in gauges.items():
+    counting = while_counting(samples, run.records) or samples
+    for name in {each.name for each in counting}:
+        values = [each.value for each in counting if each.name == name]
         metrics[f"{name}_max"] = max(values)
         metrics[f"{name}_mean"] = sum(values) / len(values)
     quality = assess_load(run)
@@ -79,6 +86,14 @@ def run_trial(
     return trial, quality
 
 
+def _settling_ns(plan: Sequence[Planned], warmup: Sequence[Record]) -> int:
+    """How long requests come by the clock before they count: until those that came first have
+    ended, so that as many run as will, and a tenth of the time at least."""
+    offsets = [each.offset_ns or 0 for each in plan]
+    tenth = (max(offsets) - min(offsets)) // 10 if offsets else 0
+    return max(tenth, *(each.e2e_ns or 0 for each in warmup), 0)
+
+
 def _describe_server(server: RemoteServer) -> dict[str, Any]:
     """The engine that was measured, as far as it says so."""
     try:
@@ -86,29 +101,3 @@ def _describe_server(server: RemoteServer) -> dict[str, Any]:
     except BackendError:  # it ended during the load
         return {"server_engine": None, "server_version": None}
     return {"server_engine": identity.engine, "server_version": identity.version}
-
-
-@contextmanager
-def _polled_gauges(server: RemoteServer) -> Iterator[dict[str, list[float]]]:
-    """KV cache usage and running requests while a load runs, polled in a thread: gauges say nothing
-    once the load is over. Polling ends at once if the server has none of them."""
-    values: dict[str, list[float]] = {}
-    is_over = threading.Event()
-
-    def poll() -> None:
-        pause_s = _FIRST_POLL_S
-        while not is_over.wait(pause_s):
-            pause_s = min(2 * pause_s, _POLL_S)
-            gauges = read_gauges(server.metrics())
-            if not gauges:
-                return
-            for name, value in gauges.items():
-                values.setdefault(name, []).append(value)
-
-    thread = threading.Thread(target=poll, name="gauges", daemon=True)
-    thread.start()
-    try:
-        yield values
-    finally:
-        is_over.set()
-        thread.join()

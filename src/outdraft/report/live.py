@@ -49,8 +49,9 @@ class Figures:
 
 
 @contextmanager
-def live(total: int, title: str, console: Console) -> Iterator[Sink]:
-    """Yields a function to call with each record; without a terminal, nothing is shown."""
+def live(total: int | None, title: str, console: Console) -> Iterator[Sink]:
+    """Yields a function to call with each record; without a terminal, nothing is shown. `total`:
+    records without leads, whose index is negative; None where that is not known yet."""
     if not console.is_terminal:
         yield lambda record: None
         return
@@ -71,7 +72,7 @@ def live(total: int, title: str, console: Console) -> Iterator[Sink]:
 
         def show(record: Record) -> None:
             arms.setdefault(record.arm, Figures()).add(record)
-            bar.advance(task)
+            bar.advance(task, record.index >= 0)
             screen.update(view())
 
         yield show

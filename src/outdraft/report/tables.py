@@ -1,6 +1,7 @@
 """Results of `bench`, `compare` and `tune` as plain text, to be pasted into a pull request."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from outdraft.decide.evidence import AcceptanceSummary, Evidence
 from outdraft.decide.texts import counts_text
@@ -34,6 +35,13 @@ def bench_table(summary: Summary, server_metrics: Mapping[str, float]) -> str:
         f"{summary.num_errors} failed · {summary.requests_per_s:.2f} requests/s · "
         f"{summary.tokens_per_s:.1f} tokens/s",
     ]
+    if summary.num_lead:
+        lines.append(
+            f"not counted: {summary.num_lead} requests that brought the server to this load"
+        )
+    if summary.plateau_s is not None:
+        over = f"the {summary.plateau_s:.1f} s in which all of it ran"
+        lines.append(f"requests/s and tokens/s are over {over}")
     if summary.goodput_per_s is not None:
         lines.append(f"goodput {summary.goodput_per_s:.2f} requests/s within the SLO")
     if summary.acceptance is not None:
@@ -83,6 +91,14 @@ def compare_table(evidence: Evidence, verdict: Verdict) -> str:
         lines.append(f"  {check.state:4} {check.name} {value} ({check.threshold})")
         lines.append(f"       {check.advice}")
     return "\n".join(lines)
+
+
+def load_line(load: Mapping[str, Any]) -> str:
+    """What the servers of a comparison had to do (`load_to_json`)."""
+    running = [f"{name} {mean:.1f}" for name, mean in load["running_requests"].items()]
+    said = f"; running on average, as the servers count: {', '.join(running)}" if running else ""
+    words = f"{load['num_blocks']} blocks of {load['block_size']} requests to each server"
+    return f"load: {load['concurrency']} at a time, {words}{said}"
 
 
 def tune_table(results: Results) -> str:

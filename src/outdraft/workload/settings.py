@@ -8,7 +8,7 @@ from typing import Any
 
 from outdraft.errors import OptionError
 from outdraft.workload import arrivals
-from outdraft.workload.plan import choose_balanced, plan_requests
+from outdraft.workload.plan import choose_balanced, plan_requests, salted
 from outdraft.workload.prompt import Planned, Prompt, digest_of
 from outdraft.workload.sets import choose_prompts
 from outdraft.workload.temperatures import parse_mix
@@ -35,10 +35,13 @@ class LoadPlan:
     concurrency: int | None  # None: each request is sent at its time
     description: dict[str, Any]  # for the record of the run
     notes: Sequence[str] = ()  # on prompts that were left out
+    spare: Sequence[Planned] = ()  # to keep the load up before and after the requests
 
 
-def plan_load(args: argparse.Namespace) -> LoadPlan:
-    """The requests of one run: so many at a time, at a rate, or at the times of a trace."""
+def plan_load(args: argparse.Namespace, num_spare: int = 0) -> LoadPlan:
+    """The requests of one run: so many at a time, at a rate, or at the times of a trace.
+    `num_spare`: with so many at a time. At a steady rate there are twice as many as requests; a
+    trace and a rate that changes have no load that could be kept up."""
     if args.replay is not None and args.rate is not None:
         raise OptionError("--rate and --replay both say when requests are sent; keep one")
     count, rate, seed = args.requests or _NUM_REQUESTS, args.rate, args.seed
@@ -62,12 +65,17 @@ def plan_load(args: argparse.Namespace) -> LoadPlan:
         offsets_ns = arrivals.ramp(rate, rate if args.ramp_to is None else args.ramp_to, count)
     else:
         offsets_ns = arrivals.gamma(rate, count, seed, burstiness=args.burstiness)
+    if offsets_ns is not None:
+        num_spare = 2 * count if args.replay is None and args.ramp_to is None else 0
     source = prompts
     if source is None:
         source, notes = prompts_from(args)
     chosen = choose_balanced(source, count + args.warmup, seed)
     if prompts is not None:  # of the trace: each at its own time
         chosen[:count] = prompts
+    used = {prompt.id for prompt in chosen}
+    others = [prompt for prompt in source if prompt.id not in used] or source
+    spare = choose_balanced(others, num_spare, seed)
     mix, tokens = parse_mix(args.temperature), args.max_tokens
     description |= {
         "max_tokens": tokens,
@@ -81,4 +89,7 @@ def plan_load(args: argparse.Namespace) -> LoadPlan:
         args.concurrency if offsets_ns is None else None,
         description,
         notes,
-    )
+        # Marked, because they may have to use prompts again.
+        [salted(each, f"spare-{at}") for at, each in enumerate(
+            plan_requests(spare, mix=mix, seed=seed + 2, max_tokens=tokens))],
+    )  # fmt: skip
