@@ -12,7 +12,7 @@ from outdraft.measure.trial import run_trial
 from outdraft.records import Record, trial_from_json
 from outdraft.testing.fake_script import Script
 from outdraft.testing.fake_server import Failure, FakeServer
-from outdraft.workload.arrivals import constant
+from outdraft.workload.arrivals import ramp
 from outdraft.workload.plan import plan_requests
 from outdraft.workload.sets import built_in
 
@@ -53,7 +53,7 @@ def test_warm_up_records_and_counters() -> None:
 
 def test_requests_at_their_times() -> None:
     plan = plan_requests(
-        PROMPTS[:6], mix=((0.0, 1.0),), seed=0, max_tokens=2, offsets_ns=constant(50, 6)
+        PROMPTS[:6], mix=((0.0, 1.0),), seed=0, max_tokens=2, offsets_ns=ramp(50, 50, 6)
     )
     with FakeServer(SPECULATING) as server:
         trial, _ = run_trial(
