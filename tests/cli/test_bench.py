@@ -342,19 +342,19 @@ def test_what_is_not_counted_is_said(told: Any, tmp_path: Path) -> None:
 
 
 def test_at_a_rate_the_first_part_is_not_counted(told: Any, tmp_path: Path) -> None:
-    """Answers take 0.4 s, so requests come for that long before they count, and until the last has
-    ended."""
+    """Answers take 0.4 s, so requests come for twice that long before they count, and until the
+    last has ended."""
     out, steady = tmp_path / "run.json", Script(ttft_s=0.1, tpot_s=0.03)
-    flags = ("--requests", "40", "--rate", "50", "--burstiness", "inf", "--max-tokens", "11")
+    flags = ("--requests", "60", "--rate", "50", "--burstiness", "inf", "--max-tokens", "11")
     with FakeServer(steady) as server:
         _, said, _ = told(server.url, *flags, "--out", str(out), "--json")
     summary = json.loads(said)["summary"]
-    assert (summary["num_requests"], summary["num_errors"]) == (40, 0)
-    assert 19 <= summary["num_lead"] <= 30
+    assert (summary["num_requests"], summary["num_errors"]) == (60, 0)
+    assert 38 <= summary["num_lead"] <= 60
     lead = [each for each in read_trial(out).records if each.is_warmup and each.block == 0]
     assert len(lead) == summary["num_lead"]
     assert summary["requests_per_s"] == pytest.approx(50, rel=0.15)
-    assert len(server.bodies) >= 4 + 19 + 40 + 15, "others kept coming"
+    assert len(server.bodies) >= 4 + 38 + 60 + 15, "others kept coming"
 
 
 HELP = """

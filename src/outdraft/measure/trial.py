@@ -88,10 +88,11 @@ def run_trial(
 
 def _settling_ns(plan: Sequence[Planned], warmup: Sequence[Record]) -> int:
     """How long requests come by the clock before they count: until those that came first have
-    ended, so that as many run as will, and a tenth of the time at least."""
+    ended, so that as many run as will, and a tenth of the time at least. An answer may take twice
+    as long as in the warm-up, which is short and sends few at a time."""
     offsets = [each.offset_ns or 0 for each in plan]
     tenth = (max(offsets) - min(offsets)) // 10 if offsets else 0
-    return max(tenth, *(each.e2e_ns or 0 for each in warmup), 0)
+    return max(tenth, *(2 * (each.e2e_ns or 0) for each in warmup), 0)
 
 
 def _describe_server(server: RemoteServer) -> dict[str, Any]:
