@@ -153,6 +153,7 @@ def search(scenario: str, budget_s: float, seed: int) -> list[Judged]:
         budget_s,
         {LOADS[1].name: 1},
         keeps_engines=True,
+        shares_process=True,
     )
     with (
         tempfile.TemporaryDirectory() as folder,

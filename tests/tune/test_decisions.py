@@ -82,13 +82,14 @@ class Case:
     noise: float = 0.03
     wrap: Callable[[Planted], Measure] = lambda planted: planted.measure
     keeps_engines: bool = False
+    shares_process: bool = True
 
 
 CASES = {
     "equals": Case({"ngram": FLAT, "draft_model": FLAT, "eagle": FLAT}, ALL, budget_s=208.0,
                    noise=0.15),
     "uneven blocks": Case({"ngram": POOR, "eagle": CROWDED}, SOME, (ONE, MANY), budget_s=400.0,
-                          wrap=uneven, keeps_engines=True),
+                          wrap=uneven, keeps_engines=True, shares_process=True),
     "little time": Case({"ngram": POOR, "eagle": STEEP}, SOME, budget_s=80.0, wrap=uneven),
     "two loads": Case({"ngram": POOR, "eagle": STEEP}, SOME, (ONE, FOUR), budget_s=300.0),
     "an arm fails": Case({"eagle": Truth(0.8, 0.02)}, arms_of(("eagle",), range(2, 9)),
@@ -110,6 +111,7 @@ def decide(case: Case, folder: Path) -> dict[str, Any]:
         case.budget_s,
         schedule_methods=METHODS,
         keeps_engines=case.keeps_engines,
+        shares_process=case.shares_process,
     )
     with Journal(folder / "journal.jsonl", {}) as journal:
         outcomes, schedule = Search(settings, journal, case.wrap(planted)).run()

@@ -19,13 +19,15 @@ from outdraft.backends.vllm.backend import Vllm
 from outdraft.errors import BackendError
 from outdraft.loadgen.endpoint import Request, make_requests
 from outdraft.loadgen.load import LoadRun
+from outdraft.measure.machine import available_memory, resident_memory
 from outdraft.observe import Page
 from outdraft.speculation import OFF, Speculation
 from outdraft.testing.fake_server import FakeServer, fake_server
-from outdraft.tune import lab as lab_module
+from outdraft.tune import engines as lab_module
 from outdraft.tune.arm import Load
+from outdraft.tune.engines import RunningEngine
 from outdraft.tune.journal import Block, Failure
-from outdraft.tune.lab import Lab, RunningEngine, available_memory, resident_memory
+from outdraft.tune.lab import Lab
 from outdraft.workload.plan import Blocks, make_blocks
 from outdraft.workload.sets import built_in
 

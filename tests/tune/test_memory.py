@@ -14,8 +14,9 @@ from outdraft.backends.process import EngineProcess
 from outdraft.speculation import Speculation
 from outdraft.testing.tiny_models import tiny_model
 from outdraft.tune.arm import Load
+from outdraft.tune.engines import RunningEngine
 from outdraft.tune.journal import Block, count_drafts
-from outdraft.tune.lab import Lab, RunningEngine
+from outdraft.tune.lab import Lab
 from outdraft.workload import plan
 from outdraft.workload.sets import built_in
 from tests.server.serving import serving

@@ -30,9 +30,21 @@ class Serving:
     kv_cache_bytes: int | None = None
     has_prefix_cache: bool = True  # KV cache of a prompt's prefix is reused
     forgets: bool = False  # no answer helps a later request, or not after `forget_paths`
+    can_sleep: bool = False  # started so that `Capabilities.sleep` works
+    memory_share: float | None = None  # of a GPU's memory, where several engines divide it
     threads: int | None = None  # engines on a CPU
     extra: tuple[str, ...] = ()  # flags of this engine, passed on as they are
     hosts: int = 1  # that form one server
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """How an engine gives its memory back for a while: a POST to either path."""
+
+    sleep_path: str
+    wake_path: str
+    body: str = ""  # of both, JSON
+    keeps_weights: bool = False  # on the GPU; else they wait in main memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +66,7 @@ class Capabilities:
     # Methods that remember answers of earlier requests → path that a POST to makes them forget,
     # where the engine was started with `Serving.forgets`; "": it has to be started again.
     forget_paths: Mapping[str, str] = field(default_factory=dict)
+    sleep: Sleep | None = None  # where the engine was started with `Serving.can_sleep`
     # Quantizations of a draft that are no flag but another file → what that file is.
     quantized_files: Mapping[str, str] = field(default_factory=dict)
 

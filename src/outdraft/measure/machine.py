@@ -4,7 +4,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Any
 from outdraft.version import __version__
 
 _ASK_S = 10.0  # nvidia-smi answers within a second, unless the driver hangs
-_GPU_NAMES = ("--query-gpu=name", "--format=csv,noheader")
 
 
 def describe_machine() -> dict[str, Any]:
@@ -41,19 +40,51 @@ def describe_client() -> dict[str, Any]:
 def gpu_names(env: Mapping[str, str] = os.environ) -> list[str]:
     """Of NVIDIA's GPUs, those that CUDA_VISIBLE_DEVICES leaves where it names them by number. CUDA
     stops at the first word that is no number of theirs: "" and "-1" leave none."""
-    names: Sequence[str] = ()
+    return _ask_gpus("name", env)
+
+
+def gpu_memory(env: Mapping[str, str] = os.environ) -> list[tuple[int, int]]:
+    """Bytes of each of these GPUs: all, and those that are free."""
+    rows = [row.split(",") for row in _ask_gpus("memory.total,memory.free", env)]
+    with suppress(ValueError):  # "[N/A]" where the memory is the machine's
+        return [(int(total) << 20, int(free) << 20) for total, free in rows]
+    return []
+
+
+def _ask_gpus(fields: str, env: Mapping[str, str]) -> list[str]:
+    """A line for each GPU that is visible."""
+    lines: Sequence[str] = ()
     if (program := shutil.which("nvidia-smi")) is not None:
+        form = (f"--query-gpu={fields}", "--format=csv,noheader,nounits")
         with suppress(OSError, subprocess.SubprocessError):
             done = subprocess.run(
-                (program, *_GPU_NAMES), capture_output=True, text=True, timeout=_ASK_S, check=True
+                (program, *form), capture_output=True, text=True, timeout=_ASK_S, check=True
             )
-            names = done.stdout.split("\n")[:-1]
+            lines = done.stdout.split("\n")[:-1]
     visible = env.get("CUDA_VISIBLE_DEVICES")
     if visible is None or visible.startswith(("GPU-", "MIG-")):
-        return list(names)
-    by_number = {str(number): name for number, name in enumerate(names)}
+        return list(lines)
+    by_number = {str(number): line for number, line in enumerate(lines)}
     words = (word.strip() for word in visible.split(","))
     return [by_number[word] for word in takewhile(by_number.__contains__, words)]
+
+
+def available_memory() -> int | None:
+    """Bytes that can be used without swapping; None where the system does not say."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def resident_memory(pids: Iterable[int]) -> int:
+    """Bytes of all these processes together; on Linux only."""
+    pages = 0
+    for pid in pids:
+        with suppress(OSError, ValueError, IndexError):
+            pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _num_cores() -> int | None:

@@ -91,6 +91,13 @@ class RemoteServer:
                     ) from failure
                 time.sleep(_PAUSE_S)
 
+    def post(self, path: str, body: str, limit_s: float) -> None:
+        """Asks for something to be done. BackendError where it is refused or takes too long."""
+        try:
+            self._text(path, body.encode(), limit_s)
+        except OSError as failure:
+            raise BackendError(f"{self.url}{path}: {_reason(failure)}") from failure
+
     def _version(self, engine: str | None) -> tuple[str | None, str | None]:
         """The engine and its version, by a page that only this engine has."""
         for path, key, owner in _VERSIONS:
@@ -107,11 +114,12 @@ class RemoteServer:
             return None
         return None if value is None else str(value)
 
-    def _text(self, path: str, body: bytes | None = None) -> str:
+    def _text(self, path: str, body: bytes | None = None, limit_s: float = _TIMEOUT_S) -> str:
         """Of a GET, or of a POST with a body."""
-        question = request.Request(self.url + path, body, self.headers)
+        headers = {"Content-Type": "application/json"} if body else {}
+        question = request.Request(self.url + path, body, {**self.headers, **headers})
         try:
-            with _OPENER.open(question, timeout=_TIMEOUT_S) as answer:
+            with _OPENER.open(question, timeout=limit_s) as answer:
                 return str(answer.read(_MAX_BYTES), "utf-8", errors="replace")
         except error.HTTPError as refused:
             refused.close()  # it is an answer too, with a connection of its own

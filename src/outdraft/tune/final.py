@@ -8,8 +8,7 @@ from math import ceil, log
 
 from outdraft.stats.ratios import Ratio
 
-MAX_FINAL_BLOCKS = 40
-_MIN_BLOCKS = 10
+MIN_FINAL_BLOCKS, MAX_FINAL_BLOCKS = 10, 40
 _PRECISION = 0.05  # half the width of the interval, as a logarithm; narrower is not worth the time
 
 
@@ -19,4 +18,4 @@ def num_final_blocks(raced: Ratio | None) -> int:
     if raced is None or raced.low is None or raced.high is None or raced.low <= 0:
         return MAX_FINAL_BLOCKS
     times_as_many = (log(raced.high / raced.low) / 2 / _PRECISION) ** 2
-    return min(max(ceil(raced.num_blocks * times_as_many), _MIN_BLOCKS), MAX_FINAL_BLOCKS)
+    return min(max(ceil(raced.num_blocks * times_as_many), MIN_FINAL_BLOCKS), MAX_FINAL_BLOCKS)

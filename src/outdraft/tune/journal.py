@@ -53,7 +53,17 @@ class Retry:
     arms: tuple[tuple[str, str], ...]  # (load, name of the arm) of each
 
 
-Entry = Block | Failure | Retry
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long a request takes without speculation, under one load; blocks are sized by it."""
+
+    load: str
+    request_s: float
+    duration_s: float
+    start_s: float = 0.0
+
+
+Entry = Block | Failure | Retry | Pace
 
 
 class Journal(LineFile):
@@ -63,6 +73,7 @@ class Journal(LineFile):
         super().__init__(path)
         self.blocks: dict[tuple[str, str, int], Block] = {}
         self.failures: dict[tuple[str, str], Failure] = {}
+        self.paces: dict[str, Pace] = {}  # by the name of a load
         self.is_resumed = False
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
         try:
@@ -84,8 +95,15 @@ class Journal(LineFile):
 
     def elapsed_s(self, load: str | None = None) -> float:
         """Seconds of measuring, under one load or all, before a kill and after it."""
-        entries: list[Block | Failure] = [*self.blocks.values(), *self.failures.values()]
+        entries: list[Block | Failure | Pace] = [
+            *self.paces.values(), *self.blocks.values(), *self.failures.values(),
+        ]  # fmt: skip
         return sum(each.duration_s for each in entries if load in (None, each.load))
+
+    def starts_s(self, load: str | None = None) -> float:
+        """The part of `elapsed_s` in which engines started."""
+        entries: list[Block | Pace] = [*self.paces.values(), *self.blocks.values()]
+        return sum(each.start_s for each in entries if load in (None, each.load))
 
     def of(self, load: str, arm: str) -> list[Block]:
         """Blocks of one arm under one load, by number."""
@@ -129,6 +147,8 @@ class Journal(LineFile):
                 self.blocks[entry.load, entry.arm, entry.block] = entry
             case Failure():
                 self.failures[entry.load, entry.arm] = entry
+            case Pace():
+                self.paces[entry.load] = entry
             case Retry():
                 for each in entry.arms:
                     self.failures.pop(each, None)
@@ -212,6 +232,8 @@ def _to_json(entry: Entry) -> dict[str, Any]:
 def _from_json(data: Mapping[str, Any]) -> Entry:
     if "retry" in data:
         return Retry(tuple((load, arm) for load, arm in data["retry"]["arms"]))
+    if "pace" in data:
+        return Pace(**data["pace"])
     if "failure" in data:
         return Failure(**data["failure"])
     values = dict(data["block"])

@@ -16,6 +16,8 @@ from outdraft.workload.options import (
     TEMPERATURE_MIX,
 )
 
+# How engines share the machine while they are compared
+ASLEEP, SIDE_BY_SIDE, VISITS = "asleep", "side-by-side", "visits"
 OBJECTIVES = ("tpot", "e2e", "throughput", "goodput")
 
 OPTIONS = (
@@ -42,6 +44,8 @@ OPTIONS = (
     STOP_AT_EOS,
     replace(BLOCK, help="requests of one arm in a row (default: by the load)"),
     KEEP_MEMORY,
+    Option("--keep-engines", "asleep but for one, side by side, or one at a time (default: the "
+           "first that engine and memory allow)", choices=(ASLEEP, SIDE_BY_SIDE, VISITS)),
     replace(shared.BUDGET, help="time for measuring: 90s, 10m, 1h", default="9m"),
     MARGIN,
     replace(shared.SEED, help="of prompts and temperatures", default=0),

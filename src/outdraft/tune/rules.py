@@ -77,7 +77,8 @@ class SearchSettings:
     # much as two small ones.
     num_profile: Mapping[str, int] = field(default_factory=dict)
     schedule_methods: Collection[str] = ()  # whose draft length the engine can change by its load
-    keeps_engines: bool = False  # one process serves every draft length of a proposer, to the end
+    keeps_engines: bool = False  # they stay up to the end
+    shares_process: bool = True  # one process serves every draft length of a proposer
 
 
 def _by_block(records: Sequence[Record]) -> dict[int, list[Record]]:

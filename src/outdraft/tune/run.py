@@ -10,11 +10,11 @@ from outdraft.backends.checks import check_supported, preflight
 from outdraft.backends.lookup import backend_named
 from outdraft.catalog import resolve
 from outdraft.errors import OptionError
-from outdraft.measure.evidence import FLOOR_TEXTS
+from outdraft.measure.machine import available_memory, gpu_memory
 from outdraft.measure.memory import REMEMBERED
+from outdraft.plan import Plan
 from outdraft.speculation import METHODS, OFF, WITH_DRAFT, Speculation
-from outdraft.stats.ratios import MIN_BLOCKS
-from outdraft.tune.arm import FINAL, SCHEDULE, Load, by_proposer
+from outdraft.tune.arm import by_proposer
 from outdraft.tune.candidates import (
     Pruner,
     Space,
@@ -24,22 +24,22 @@ from outdraft.tune.candidates import (
     pruned_ks,
     spread_ks,
 )
-from outdraft.tune.final import MAX_FINAL_BLOCKS
+from outdraft.tune.engines import OnWait, engine_starter
 from outdraft.tune.identity import identify
 from outdraft.tune.journal import Journal
-from outdraft.tune.lab import Lab, OnWait, engine_starter
+from outdraft.tune.keeping import Keeping, Memory, plan_keeping
+from outdraft.tune.lab import Lab
+from outdraft.tune.options import ASLEEP, SIDE_BY_SIDE, VISITS
 from outdraft.tune.outcome import RunContext, make_results
+from outdraft.tune.requests import MAX_BLOCKS, deal_requests
 from outdraft.tune.results import Results
 from outdraft.tune.rules import Rules, SearchSettings
 from outdraft.tune.search import Progress, Search
 from outdraft.tune.settings import RunSettings
-from outdraft.tune.texts import texts_part
-from outdraft.workload.plan import Blocks, make_blocks
+from outdraft.workload.plan import Blocks
 from outdraft.workload.prompt import Prompt
 from outdraft.workload.training import unseen_prompts
 
-_MAX_BLOCKS = 20
-_LENGTH_SPREAD = 0.5  # of answers that run beside others
 _LARGE_BLOCK = 8  # requests; one such block profiles a proposer, of smaller ones it takes two
 _FEW_KS = 4  # draft lengths that are tried where each needs a process of its own
 
@@ -62,11 +62,21 @@ class RunPlan:
     blocks: Mapping[str, Blocks]  # name of a load → its requests
     context: RunContext
     header: Mapping[str, Any]  # identifies the run in its journal
+    prompts: Sequence[Prompt]
+    keeping: Keeping
+
+    @property
+    def sizes_blocks(self) -> bool:
+        shares_process = self.backend.capabilities().shares_process
+        return not shares_process and self.settings.block_size is None
 
     def lab(self, logs: Path, on_wait: OnWait = lambda *_: None) -> Lab:
-        settings = self.settings
+        settings, keeping = self.settings, self.keeping
+        serving = replace(
+            settings.serving, can_sleep=keeping.how == ASLEEP, memory_share=keeping.share
+        )
         start = engine_starter(
-            self.backend, settings.serving, logs, on_wait, stop_at_eos=settings.stop_at_eos
+            self.backend, serving, logs, on_wait, stop_at_eos=settings.stop_at_eos
         )
         return Lab(
             self.backend,
@@ -74,7 +84,20 @@ class RunPlan:
             start,
             longest=max(arm.k for arm in self.search.arms),
             keeps_memory=not settings.serving.forgets,
+            keeping=keeping,
         )
+
+    def size_blocks(self, lab: Lab, journal: Journal, display: Display) -> None:
+        """Where an engine takes long to change, blocks are as long as its speed wants."""
+        if not self.sizes_blocks:
+            return
+        for load in self.search.loads:
+            if load.name not in journal.paces:
+                journal.add(lab.measure_pace(load))
+        lab.blocks = deal_requests(self.settings, self.prompts, journal.paces)
+        for load in self.search.loads:
+            took = f"a request takes {journal.paces[load.name].request_s:.2g} s without speculation"
+            display.note(f"{load.name}: {took}, blocks of {lab.blocks[load.name].size}")
 
 
 def run_tuning(
@@ -87,6 +110,8 @@ def run_tuning(
     ):
         for warning in plan.context.warnings:
             display.note(f"note: {warning}")
+        if plan.keeping.note:
+            display.note(plan.keeping.note)
         if journal.is_resumed:
             display.note(f"going on with the run in {folder}")
         if retries_failed:
@@ -95,6 +120,7 @@ def run_tuning(
             display.note(
                 f"{arm} failed at {load} ({failure.reason}): --retry-failed tries it again"
             )
+        plan.size_blocks(lab, journal, display)
         search = Search(plan.search, journal, lab.measure, display.progress, lab.prepare)
         outcomes, schedule = search.run()
         return make_results(plan.context, plan.search, outcomes, schedule, journal)
@@ -123,13 +149,14 @@ def plan_run(settings: RunSettings) -> RunPlan:
         raise OptionError(f"nothing to try: {reasons or 'no method is left'}")
     drafts = dict.fromkeys(arm.draft for arm in arms if arm.draft is not None)
     prompts, notes = unseen_prompts(settings.prompts, drafts)
-    blocks = _deal_requests(settings, prompts)
+    blocks = deal_requests(settings, prompts)
     longest = {name: members[-1] for name, members in by_proposer(arms).items()}
     plans = {name: plan for name, arm in longest.items() if (plan := pruner.plan(arm))}
+    keeping = _keeping(settings, backend, plans.values())
     rules = Rules(
         settings.objective,
         margin=settings.margin,
-        max_blocks=_MAX_BLOCKS,
+        max_blocks=MAX_BLOCKS,
         fills_slots=supported.shares_process,
         memory={name: plan.shares for name, plan in plans.items() if plan.shares is not None},
         pairing={name: plan.pairing for name, plan in plans.items() if plan.pairing is not None},
@@ -139,9 +166,14 @@ def plan_run(settings: RunSettings) -> RunPlan:
         settings.loads,
         rules,
         settings.budget_s,
-        {each.name: 1 for each in settings.loads if blocks[each.name].size >= _LARGE_BLOCK},
+        {
+            each.name: 1
+            for each in settings.loads
+            if blocks[each.name].size >= _LARGE_BLOCK or not supported.shares_process
+        },
         schedule_methods=supported.schedule_methods,
-        keeps_engines=supported.shares_process,
+        keeps_engines=keeping.how != VISITS,
+        shares_process=supported.shares_process,
     )
     # Known ways in which the engine would disappoint, each once
     traffic = Traffic(
@@ -166,40 +198,25 @@ def plan_run(settings: RunSettings) -> RunPlan:
         ),
     )
     header = identify(settings, backend, prompts, arms)
-    return RunPlan(settings, backend, search, blocks, context, header)
+    return RunPlan(settings, backend, search, blocks, context, header, prompts, keeping)
 
 
-def _deal_requests(settings: RunSettings, prompts: Sequence[Prompt]) -> dict[str, Blocks]:
-    """Name of a load → its requests. Race, final and schedule of every load begin at places of
-    their own among the prompts, so that no prompt comes twice while there are enough of them."""
-    num_blocks = {"": _MAX_BLOCKS, FINAL: MAX_FINAL_BLOCKS, SCHEDULE: MIN_BLOCKS}
-    # The final of a load right after its race: they meet last where prompts are few.
-    judged = [load.in_part(part) for load in settings.loads for part in ("", FINAL)]
-    parts = [*judged, *(load.in_part(SCHEDULE) for load in settings.loads)]
-    blocks = {
-        load.name: make_blocks(
-            prompts,
-            size=settings.block_size or _block_size(load),
-            count=num_blocks[load.part],
-            mix=settings.mix,
-            seed=settings.seed,
-            max_tokens=settings.max_tokens,
-            spread=0.0 if load.concurrency == 1 else _LENGTH_SPREAD,
-            first=place * len(prompts) // len(parts),
-        )
-        for place, load in enumerate(parts)
-    }
-    again = {
-        texts_part(load).name: replace(blocks[load.name], limit=FLOOR_TEXTS)
-        for load in settings.loads
-    }
-    return blocks | again
-
-
-def _block_size(load: Load) -> int:
-    """Enough for every slot to be busy most of the block. In the final, which takes turns with off
-    alone, as few as that allows: the machine has less time to change between the two."""
-    return max(2 if load.part == FINAL else 4, 2 * (load.concurrency or 4))
+def _keeping(settings: RunSettings, backend: Backend, plans: Iterable[Plan]) -> Keeping:
+    supported = backend.capabilities()
+    if supported.shares_process:
+        return Keeping(SIDE_BY_SIDE)
+    is_gpu = backend.installation.device != "cpu"
+    gpus = gpu_memory() if is_gpu else []
+    memory = Memory(
+        max(
+            (each.headline.target_bytes + each.headline.draft_bytes for each in plans), default=None
+        ),
+        available_memory(),
+        is_gpu,
+        min((total for total, _ in gpus), default=None),
+        min((free for _, free in gpus), default=None),
+    )
+    return plan_keeping(settings.keep_engines, supported.sleep, memory, settings.serving.extra)
 
 
 def _memory_note(

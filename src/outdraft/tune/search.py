@@ -19,7 +19,7 @@ from outdraft.speculation import OFF, Speculation
 from outdraft.stats.percentiles import percentile
 from outdraft.stats.ratios import MIN_BLOCKS
 from outdraft.tune.arm import FINAL, SCHEDULE, Load, by_proposer, name_of, proposer_name
-from outdraft.tune.final import num_final_blocks
+from outdraft.tune.final import MIN_FINAL_BLOCKS, num_final_blocks
 from outdraft.tune.journal import Block, Failure, Journal, done_records
 from outdraft.tune.judging import judge
 from outdraft.tune.outcome import LoadOutcome, load_result
@@ -63,6 +63,8 @@ class Search:
 
     def run(self) -> tuple[list[LoadOutcome], Schedule]:
         """Load after load, then the schedule that follows from their results."""
+        if not self.settings.shares_process:
+            self._profile_loads()
         outcomes = []
         for place, load in enumerate(self.settings.loads):
             outcomes.append(self._run_load(load, self._share_s(place)))
@@ -83,8 +85,8 @@ class Search:
             return
         for load in self.settings.loads:
             part = load.in_part(SCHEDULE, name_of(arm))
-            elsewhere_s = self.journal.elapsed_s() - self.journal.elapsed_s(part.name)
-            left_s = self.settings.budget_s - elsewhere_s
+            elsewhere_s = self._elapsed_s() - self._elapsed_s(part.name)
+            left_s = self._budget_s - elsewhere_s
             if not self._run_beside_off(part, Standing(best=arm), MIN_BLOCKS, left_s):
                 return
 
@@ -97,11 +99,25 @@ class Search:
         loads = self.settings.loads
         before = sum(self._spent_s(load) for load in loads[:place])
         own = _MAIN_WEIGHT if place == 0 else 1.0
-        return (self.settings.budget_s - before) * own / (own + len(loads) - place - 1)
+        return (self._budget_s - before) * own / (own + len(loads) - place - 1)
 
     def _spent_s(self, load: Load) -> float:
         parts = (load, texts_part(load), *self._finals(load))
-        return sum(self.journal.elapsed_s(each.name) for each in parts)
+        return sum(self._elapsed_s(each.name) for each in parts)
+
+    def _elapsed_s(self, load: str | None = None) -> float:
+        """Seconds that count against a load's share. Starts that take long count for the run."""
+        elapsed_s = self.journal.elapsed_s(load)
+        return elapsed_s if self._starts_fast else elapsed_s - self.journal.starts_s(load)
+
+    @property
+    def _budget_s(self) -> float:
+        """Seconds that the loads share."""
+        return self.settings.budget_s - (0.0 if self._starts_fast else self.journal.starts_s())
+
+    @property
+    def _starts_fast(self) -> bool:
+        return self.settings.shares_process
 
     def _finals(self, load: Load) -> list[Load]:
         return [load.in_part(FINAL, name_of(arm)) for arm in self.settings.arms]
@@ -117,7 +133,7 @@ class Search:
                 break
             num_blocks = num_final_blocks(standing.measured.get(name_of(best)))
             part = load.in_part(FINAL, name_of(best))
-            elsewhere_s = self._spent_s(load) - self.journal.elapsed_s(part.name)
+            elsewhere_s = self._spent_s(load) - self._elapsed_s(part.name)
             left_s = allowed_s - elsewhere_s
             is_whole = self._run_beside_off(part, standing, num_blocks, left_s)
             self._ask_again(load, part)
@@ -152,9 +168,10 @@ class Search:
             others = other_texts(settings.arms, blocks, self._text_floor(load))
             if failed.keys() | others.keys() != set(map(name_of, settings.arms)):
                 failed |= others  # without any other arm, the best of them is judged by its texts
-            spent_s = journal.elapsed_s(load.name)
+            spent_s = self._elapsed_s(load.name)
             rules = replace(rules, num_profile=self._num_profile(blocks, load, allowed_s))
-            standing = Race(settings.arms, blocks, failed, rules, cache).standing()
+            arms = self._startable(load)
+            standing = Race(arms, blocks, failed, rules, cache).standing()
             phase = RACE if standing.is_profiled else PROFILE
             self._show(phase, load, standing, None)
             if is_main and standing.next_block > 0:
@@ -172,7 +189,7 @@ class Search:
             # Without a profile there is no answer at all: the main load may take all time for it.
             is_vital = is_main and not standing.is_profiled
             race_s = _RACE_SHARE * allowed_s if standing.is_profiled else allowed_s
-            if needed_s > (settings.budget_s if is_vital else race_s):
+            if needed_s > (self._budget_s if is_vital else race_s):
                 if is_vital:
                     raise OptionError(
                         f"--budget {settings.budget_s:g}s is too small: {spent_s:.0f} s at "
@@ -185,6 +202,62 @@ class Search:
             self._show(phase, load, standing, arm)
             self.prepare(standing.next_arms)
             journal.add(self.measure(load, arm, standing.next_block))
+
+    def _profile_loads(self) -> None:
+        """The first blocks of all loads, arm by arm: an engine that takes long to start, or to wake
+        up, is up for all of them."""
+        journal, budget_s = self.journal, self.settings.budget_s
+        while journal.elapsed_s() < _PROFILE_SHARE * budget_s or not journal.blocks:
+            wanted = {
+                load: each for load in self.settings.loads if (each := self._first_blocks(load))
+            }
+            arms = [arm for standing in wanted.values() for arm in standing.next_arms]
+            if not arms:
+                return
+            for load, standing in wanted.items():
+                if arms[0] in standing.next_arms:
+                    self._show(PROFILE, load, standing, arms[0])
+                    journal.add(self.measure(load, arms[0], standing.next_block))
+
+    def _first_blocks(self, load: Load) -> Standing | None:
+        """Where the profile of a load stands; None where it is complete, or cannot be."""
+        blocks, failed = self._blocks_of(load), self.journal.failures_at(load.name)
+        num_profile = self._num_profile(blocks, load, self.settings.budget_s)
+        rules = replace(self.settings.rules, load_name=load.name, concurrency=load.concurrency,
+                        num_profile=num_profile)  # fmt: skip
+        standing = Race(self.settings.arms, blocks, failed, rules).standing()
+        return None if standing.is_profiled or name_of(OFF) in failed else standing
+
+    def _startable(self, load: Load) -> tuple[Speculation, ...]:
+        """The arms whose engines were up, and all others while there is time to start another one
+        and to judge every load after that."""
+        if self._starts_fast:
+            return self.settings.arms
+        before = self._entries_before_final(load)
+        starts = [each.start_s for each in before if each.start_s > 0]
+        start_s = percentile(starts, 0.5) if starts else 0.0
+        loads = self.settings.loads
+        to_judge = loads[loads.index(load) :]
+        final_s = 2 * MIN_FINAL_BLOCKS * sum(self._block_s(each, OFF) for each in to_judge)
+        elapsed_s = sum(each.duration_s for each in before)
+        if elapsed_s + start_s + final_s <= self.settings.budget_s:
+            return self.settings.arms
+        started = {each.arm for each in before}
+        return tuple(arm for arm in self.settings.arms if name_of(arm) in started)
+
+    def _entries_before_final(self, load: Load) -> list[Block]:
+        """What was measured before the final of a load: what comes later has no say in its race, so
+        that a search that is continued decides the same."""
+        loads = self.settings.loads
+        earlier = loads[: loads.index(load)]
+        parts = [each for one in earlier for each in (one, texts_part(one), *self._finals(one))]
+        names = {each.name for each in (*parts, load, texts_part(load))}
+        later = {each.name for each in loads[loads.index(load) + 1 :]}
+        return [
+            each
+            for each in self.journal.blocks.values()
+            if each.load in names or (each.load in later and each.block == 0)
+        ]
 
     def _ask_again(self, load: Load, *parts: Load) -> None:
         """Off for its texts once more, where an arm has others under the load or in these parts."""
@@ -225,7 +298,7 @@ class Search:
                 if {name_of(OFF), name_of(best)} & journal.failures_at(load.name).keys():
                     return True
                 needed_s = sum(self._block_s(load, arm) for arm in missing)
-                if journal.elapsed_s(load.name) + needed_s > allowed_s:
+                if self._elapsed_s(load.name) + needed_s > allowed_s:
                     return False
                 arm = missing.pop(0)
                 self._show(load.part, load, standing, arm)
@@ -247,6 +320,9 @@ class Search:
             or [each for each in every if each.arm == name_of(arm)]
         )
         similar = own[-1:] or [each for each in every if each.load in (load.name, race.name)]
+        if not settings.shares_process:  # a start that is to come is planned for elsewhere
+            spent = [each.duration_s - each.start_s for each in similar]
+            return percentile(spent, 0.5) if spent else 0.0
         siblings = map(name_of, by_proposer((OFF, *settings.arms, arm))[proposer_name(arm)])
         is_up = settings.keeps_engines and not {each.arm for each in every}.isdisjoint(siblings)
         spent = [each.duration_s - (each.start_s if is_up else 0.0) for each in similar]

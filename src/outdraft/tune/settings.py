@@ -45,6 +45,7 @@ class RunSettings:
     margin: float
     seed: int
     devices: Devices | None  # to plan against
+    keep_engines: str | None  # how they share the machine; None: as it fits
 
     @classmethod
     def from_options(cls, args: argparse.Namespace) -> Self:
@@ -91,6 +92,7 @@ class RunSettings:
             margin=args.margin,
             seed=args.seed,
             devices=None if args.gpu is None else parse_gpu(args.gpu),
+            keep_engines=args.keep_engines,
         )
 
     @property

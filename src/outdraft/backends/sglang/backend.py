@@ -3,7 +3,15 @@
 import hashlib
 from collections.abc import Iterator
 
-from outdraft.backends.backend import Capabilities, Cluster, Container, Launch, Serving, Traffic
+from outdraft.backends.backend import (
+    Capabilities,
+    Cluster,
+    Container,
+    Launch,
+    Serving,
+    Sleep,
+    Traffic,
+)
 from outdraft.backends.checks import check_supported, folder_name
 from outdraft.backends.flags import HOST, Flag, first_given, make_flags, user_flags
 from outdraft.backends.installation import Installation
@@ -18,6 +26,14 @@ ADAPTIVE_FILE = "sglang-adaptive.json"
 _DUMPS = ("SGLANG_PYSPY_DUMP_BEFORE_CRASH", "SGLANG_CUDA_COREDUMP_BEFORE_CRASH")
 _PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
 _CLUSTER = Cluster(port=20000, rank_flag="--node-rank")
+# The KV cache alone: weights come back only where the server keeps a copy of them.
+_SLEEP = Sleep(
+    "/release_memory_occupation",
+    "/resume_memory_occupation",
+    body='{"tags": ["kv_cache"]}',
+    keeps_weights=True,
+)
+_SLEEP_FLAG = "--enable-memory-saver"
 
 
 class Sglang:
@@ -29,6 +45,7 @@ class Sglang:
 
     def capabilities(self) -> Capabilities:
         has_schedule = self.installation.has("--speculative-adaptive")
+        device = self.installation.device
         return Capabilities(
             methods=frozenset({"off", "ngram", "draft_model", "eagle"}),
             rules=frozenset({"coupled", "rejection"}),
@@ -38,6 +55,7 @@ class Sglang:
             forget_paths={"ngram": "/flush_cache"},  # its corpus is of all requests
             has_clusters=True,
             default_num_seqs=_MAX_RUNNING,
+            sleep=_SLEEP if self.installation.has(_SLEEP_FLAG) and device == "cuda" else None,
         )
 
     def launch(self, serving: Serving, speculation: Speculation, port: int) -> Launch:
@@ -134,6 +152,8 @@ def _serving_flags(target: str, serving: Serving, port: int, notes: list[str]) -
         "--dtype": serving.dtype,
         "--disable-radix-cache": not serving.has_prefix_cache,
         "--tp-size": devices if devices > 1 else None,
+        "--mem-fraction-static": serving.memory_share,
+        _SLEEP_FLAG: serving.can_sleep,
         "--quantization": None if serving.quantization == "none" else serving.quantization,
     })  # fmt: skip
 

@@ -4,7 +4,15 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from outdraft.backends.backend import Capabilities, Cluster, Container, Launch, Serving, Traffic
+from outdraft.backends.backend import (
+    Capabilities,
+    Cluster,
+    Container,
+    Launch,
+    Serving,
+    Sleep,
+    Traffic,
+)
 from outdraft.backends.checks import check_supported
 from outdraft.backends.flags import HOST, Flag, json_flag, make_flags
 from outdraft.backends.installation import Installation
@@ -26,6 +34,9 @@ _RAY = Cluster(
     wait_flag="--block",
     status_command="ray status",
 )
+# Level 2 would drop the weights; those of a draft do not come back then (its issue 52479).
+_SLEEP = Sleep("/sleep?level=1", "/wake_up")
+_SLEEP_FLAG = "--enable-sleep-mode"
 
 
 class Vllm:
@@ -52,6 +63,7 @@ class Vllm:
             needs_folders=True,
             forget_paths={"suffix": ""} if remembers else {},
             has_clusters=True,
+            sleep=_SLEEP if here.has(_SLEEP_FLAG) and here.device == "cuda" else None,
         )
 
     def launch(self, serving: Serving, speculation: Speculation, port: int) -> Launch:
@@ -116,6 +128,8 @@ class Vllm:
             "--max-num-seqs": serving.max_num_seqs,
             "--dtype": serving.dtype,
             "--kv-cache-memory-bytes": kv_cache,
+            "--gpu-memory-utilization": serving.memory_share,
+            _SLEEP_FLAG: serving.can_sleep,
             "--no-enable-prefix-caching": not serving.has_prefix_cache,
             "--tensor-parallel-size": devices if devices > 1 else None,
             "--quantization": _target_quantization(serving.quantization, notes),
@@ -126,6 +140,8 @@ class Vllm:
         env = {"VLLM_NO_USAGE_STATS": "1"}
         if all(Path(each).is_dir() for each in models):
             env["HF_HUB_OFFLINE"] = "1"  # else it asks the hub about folders, and waits
+        if serving.can_sleep:
+            env["VLLM_SERVER_DEV_MODE"] = "1"  # else it has no paths to sleep and to wake up
         if self.installation.is_cpu and serving.threads is not None:
             env["VLLM_CPU_OMP_THREADS_BIND"] = f"0-{serving.threads - 1}"
         return env

@@ -1,0 +1,90 @@
+"""Engines that are up: started by a backend, spoken to over HTTP."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from outdraft.backends.backend import Backend, Serving
+from outdraft.backends.process import EngineProcess, start
+from outdraft.loadgen.endpoint import Endpoint, Request, optional_fields
+from outdraft.loadgen.fleet import run_load
+from outdraft.loadgen.load import LoadRun
+from outdraft.measure.machine import resident_memory
+from outdraft.observe import Page
+from outdraft.speculation import Speculation
+
+_START_LIMIT_S = 600.0
+
+
+class RunningEngine:
+    """An engine that is up. Requests reach it over HTTP."""
+
+    def __init__(self, process: EngineProcess, *, stop_at_eos: bool = False) -> None:
+        self._process = process
+        endpoint = Endpoint(process.url, optional=optional_fields(stop_at_eos=stop_at_eos))
+        self._endpoint = replace(endpoint, model=endpoint.server.identify().model)
+
+    def send(self, requests: Sequence[Request], concurrency: int | None, k: int | None) -> LoadRun:
+        """Sends requests and waits for the end. `k`: the draft length that each request names."""
+        endpoint = self._endpoint
+        if k is not None:
+            endpoint = replace(endpoint, extra={**endpoint.extra, "speculation": {"k": k}})
+        run = run_load(endpoint, requests, concurrency=concurrency)
+        if run.is_stopped:  # by Control-C, which is no failure of the arm
+            raise KeyboardInterrupt
+        return run
+
+    def forget(self, path: str) -> None:
+        self._endpoint.server.forget(path)
+
+    def post(self, path: str, body: str, limit_s: float) -> None:
+        self._endpoint.server.post(path, body, limit_s)
+
+    def metrics(self) -> Page:
+        return self._endpoint.server.metrics()
+
+    def died(self) -> str | None:
+        """Why it is no longer up; None while it is."""
+        return self._process.died()
+
+    def resident_bytes(self) -> int:
+        return resident_memory(self._process.processes())
+
+    def stop(self) -> None:
+        self._process.stop()
+
+
+# Starts an engine with a speculation; the name is for its log and messages.
+StartEngine = Callable[[Speculation, str], RunningEngine]
+OnWait = Callable[[str, float, str], None]  # name, seconds since the start, last line of the log
+
+
+def engine_starter(
+    backend: Backend,
+    serving: Serving,
+    logs: Path,
+    on_wait: OnWait = lambda *_: None,
+    *,
+    stop_at_eos: bool = False,
+) -> StartEngine:
+    """Starts processes of the backend, with a log for each under `logs`."""
+    # Draft lengths that share a process would find each other's prompts in its cache.
+    serving = replace(serving, has_prefix_cache=not backend.capabilities().shares_process)
+
+    def start_engine(speculation: Speculation, name: str) -> RunningEngine:
+        file_name = "".join(each if each.isalnum() or each in "._=-" else "-" for each in name)
+        process = start(
+            backend,
+            serving,
+            speculation,
+            log=logs / f"{file_name}.log",
+            limit_s=_START_LIMIT_S,
+            on_wait=lambda seconds, line: on_wait(name, seconds, line),
+        )
+        try:
+            return RunningEngine(process, stop_at_eos=stop_at_eos)
+        except BaseException:
+            process.stop()
+            raise
+
+    return start_engine

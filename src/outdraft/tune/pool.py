@@ -1,0 +1,108 @@
+"""The engines that are up: which of them is awake, and which one goes when there is no room."""
+
+from collections.abc import Callable
+
+from outdraft.backends.backend import Sleep
+from outdraft.errors import BackendError, OutdraftError
+from outdraft.tune.engines import RunningEngine
+from outdraft.tune.keeping import Keeping
+from outdraft.tune.options import ASLEEP, VISITS
+
+_ROOM = 1.5  # times the largest engine's memory must be free to start another one
+_SLEEP_S, _WAKE_S = 120.0, 300.0  # weights of a large model go to main memory and back
+
+
+class EnginePool:
+    def __init__(
+        self,
+        keeping: Keeping,
+        sleep: Sleep | None,
+        available_bytes: Callable[[], int | None],
+        kept: str = "",  # key of the engine that goes last: everything is compared with it
+    ) -> None:
+        self._keeping = keeping
+        self._sleep = sleep if keeping.how == ASLEEP else None
+        self._available_bytes = available_bytes
+        self._kept = kept
+        self._engines: dict[str, RunningEngine] = {}  # the last used is the last
+        self._asleep: set[str] = set()
+        self._lost: dict[str, str] = {}  # engines that did not survive their sleep, and why
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._engines
+
+    def get(
+        self,
+        key: str,
+        start: Callable[[], RunningEngine],
+        woken: Callable[[RunningEngine], None],
+    ) -> RunningEngine:
+        """Up and awake, the only one that is. `woken` is called with one that was asleep: whether
+        it is what it was before. OutdraftError where it could not be started or woken."""
+        if key in self._engines and self._engines[key].died() is not None:
+            if key in self._asleep:
+                self._lose(key, f"it ended while it was asleep ({self._engines[key].died()})")
+            else:
+                self.drop(key)  # it ended while it was idle, which is no result of its arm
+        if key in self._lost:
+            raise BackendError(self._lost[key])
+        for other in [each for each in self._engines if each != key]:
+            self._put_to_sleep(other)
+        if key not in self._engines:
+            self._make_room()
+            self._engines[key] = start()
+        elif key in self._asleep:
+            self._wake(key, woken)
+        self._engines[key] = engine = self._engines.pop(key)
+        return engine
+
+    def drop(self, key: str) -> None:
+        self._asleep.discard(key)
+        if engine := self._engines.pop(key, None):
+            engine.stop()
+
+    def close(self) -> None:
+        for key in list(self._engines):
+            self.drop(key)
+
+    def has_room(self) -> bool:
+        """For an engine as large as the largest one that is up."""
+        if not self._engines:
+            return True
+        if self._keeping.most is not None and len(self._engines) >= self._keeping.most:
+            return False
+        largest = max(each.resident_bytes() for each in self._engines.values())
+        free = self._available_bytes()
+        return free is None or free > _ROOM * largest
+
+    def _make_room(self) -> None:
+        """The ones that were not used for longest go."""
+        if self._keeping.how == VISITS:
+            self.close()
+        while not self.has_room():
+            others = [each for each in self._engines if each != self._kept]
+            self.drop((others or list(self._engines))[0])
+
+    def _put_to_sleep(self, key: str) -> None:
+        if self._sleep is None or key in self._asleep:
+            return
+        try:
+            self._engines[key].post(self._sleep.sleep_path, self._sleep.body, _SLEEP_S)
+            self._asleep.add(key)
+        except BackendError as error:
+            self._lose(key, f"it did not fall asleep ({error})")
+
+    def _wake(self, key: str, woken: Callable[[RunningEngine], None]) -> None:
+        assert self._sleep is not None
+        engine = self._engines[key]
+        try:
+            engine.post(self._sleep.wake_path, self._sleep.body, _WAKE_S)
+            self._asleep.discard(key)
+            woken(engine)
+        except OutdraftError as error:
+            self._lose(key, f"it did not wake up as it was ({error})")
+            raise BackendError(self._lost[key]) from error
+
+    def _lose(self, key: str, reason: str) -> None:
+        self._lost[key] = reason
+        self.drop(key)

@@ -1,0 +1,64 @@
+"""Which requests the blocks of each load have, and how many. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil
+
+from outdraft.measure.evidence import FLOOR_TEXTS
+from outdraft.stats.ratios import MIN_BLOCKS
+from outdraft.tune.arm import FINAL, SCHEDULE, Load
+from outdraft.tune.final import MAX_FINAL_BLOCKS
+from outdraft.tune.journal import Pace
+from outdraft.tune.settings import RunSettings
+from outdraft.tune.texts import texts_part
+from outdraft.workload.plan import Blocks, make_blocks
+from outdraft.workload.prompt import Prompt
+
+MAX_BLOCKS = 20  # of the race
+_LENGTH_SPREAD = 0.5  # of answers that run beside others
+_FEWEST_WAVES = 3  # requests of a block in every slot, where engines take long to change
+_BLOCK_S = 4.0  # seconds of a block there: long beside what an engine takes to wake up
+_MOST_WAVES = 32  # whatever the pace
+
+
+def deal_requests(
+    settings: RunSettings, prompts: Sequence[Prompt], paces: Mapping[str, Pace] | None = None
+) -> dict[str, Blocks]:
+    """Name of a load → its requests. Race, final and schedule of every load begin at places of
+    their own among the prompts, so that no prompt comes twice while there are enough of them.
+    `paces`: by the name of a load, where blocks are sized in time."""
+    num_blocks = {"": MAX_BLOCKS, FINAL: MAX_FINAL_BLOCKS, SCHEDULE: MIN_BLOCKS}
+    # The final of a load right after its race: they meet last where prompts are few.
+    judged = [load.in_part(part) for load in settings.loads for part in ("", FINAL)]
+    parts = [*judged, *(load.in_part(SCHEDULE) for load in settings.loads)]
+    blocks = {
+        load.name: make_blocks(
+            prompts,
+            size=settings.block_size or block_size(load, (paces or {}).get(load.in_part("").name)),
+            count=num_blocks[load.part],
+            mix=settings.mix,
+            seed=settings.seed,
+            max_tokens=settings.max_tokens,
+            spread=0.0 if load.concurrency == 1 else _LENGTH_SPREAD,
+            first=place * len(prompts) // len(parts),
+        )
+        for place, load in enumerate(parts)
+    }
+    again = {
+        texts_part(load).name: replace(blocks[load.name], limit=FLOOR_TEXTS)
+        for load in settings.loads
+    }
+    return blocks | again
+
+
+def block_size(load: Load, pace: Pace | None = None) -> int:
+    """Enough for every slot to be busy most of the block. In the final, which takes turns with off
+    alone, as few as that allows: the machine has less time to change between the two."""
+    concurrency = load.concurrency or 4
+    fewest = 2 if load.part == FINAL else 4
+    if pace is None:
+        return max(fewest, 2 * concurrency)
+    if load.concurrency is None:
+        return max(2 * concurrency, ceil(_BLOCK_S * (load.rate or 1)))
+    waves = min(ceil(_BLOCK_S / max(pace.request_s, 1e-3)), _MOST_WAVES)
+    return max(fewest, waves) if concurrency == 1 else concurrency * max(_FEWEST_WAVES, waves)
