@@ -14,9 +14,10 @@ from outdraft.acceptance import Acceptance
 from outdraft.backends.backend import Backend
 from outdraft.backends.proof import REPEATING, speculation_mismatch
 from outdraft.errors import BackendError, OutdraftError
-from outdraft.loadgen.endpoint import make_requests
+from outdraft.loadgen.endpoint import Request, make_requests
 from outdraft.loadgen.quality import assess_client
 from outdraft.measure.machine import available_memory
+from outdraft.measure.plateau import num_spare, surround
 from outdraft.observe import page_difference, read_acceptance, read_step_seconds
 from outdraft.speculation import OFF, Speculation
 from outdraft.stats.percentiles import percentile
@@ -199,17 +200,8 @@ class Lab(AbstractContextManager["Lab"]):
         return read_acceptance(page_difference(after, before)) or Acceptance()
 
     def _run(self, engine: RunningEngine, load: Load, arm: Speculation, block: int) -> Block:
-        plan = self.blocks[load.plan_name].requests(block)
-        if load.rate is not None:
-            times = poisson(load.rate, len(plan), block)
-            plan = [replace(each, offset_ns=at) for each, at in zip(plan, times, strict=True)]
+        requests = self._requests(load, arm, block)
         before = engine.metrics()
-        requests = make_requests(plan, arm=name_of(arm), block=block)
-        if self._shares_process and (load.concurrency or 1) > 1:
-            # Without them the last requests of a faster arm would have the machine for themselves.
-            # Counters of other servers would count them too.
-            spare = make_requests(self.blocks[load.plan_name].requests(-1))
-            requests += [replace(each, is_filler=True) for each in spare]
         run = engine.send(requests, load.concurrency, arm.k if self._names_k(arm) else None)
         quality = assess_client(run)
         return Block(
@@ -222,3 +214,20 @@ class Lab(AbstractContextManager["Lab"]):
             counted=read_acceptance(page_difference(engine.metrics(), before)),
             step_seconds=self._step_seconds[self._key(arm)],
         )
+
+    def _requests(self, load: Load, arm: Speculation, block: int) -> list[Request]:
+        """Those that count, and those that keep the other slots busy meanwhile."""
+        blocks, concurrency = self.blocks[load.plan_name], load.concurrency
+        plan = blocks.requests(block)
+        if load.rate is not None:
+            times = poisson(load.rate, len(plan), block)
+            plan = [replace(each, offset_ns=at) for each, at in zip(plan, times, strict=True)]
+        requests = make_requests(plan, arm=name_of(arm), block=block)
+        if not self._shares_process:
+            return surround(requests, blocks.spare(block, num_spare(concurrency)), concurrency)
+        if (concurrency or 1) > 1:
+            # Without them the last requests of a faster arm would have the machine for themselves.
+            # Blocks are short here, and take turns: leads would cost more than they tell.
+            spare = make_requests(blocks.requests(-1))
+            requests += [replace(each, is_filler=True) for each in spare]
+        return requests

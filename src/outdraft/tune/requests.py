@@ -17,7 +17,7 @@ from outdraft.workload.prompt import Prompt
 MAX_BLOCKS = 20  # of the race
 _LENGTH_SPREAD = 0.5  # of answers that run beside others
 _FEWEST_WAVES = 3  # requests of a block in every slot, where engines take long to change
-_BLOCK_S = 4.0  # seconds of a block there: long beside what an engine takes to wake up
+_BLOCK_S = 6.0  # seconds of a block there: long beside what an engine takes to wake up
 _MOST_WAVES = 32  # whatever the pace
 
 

@@ -157,7 +157,7 @@ def plan_run(settings: RunSettings) -> RunPlan:
         settings.objective,
         margin=settings.margin,
         max_blocks=MAX_BLOCKS,
-        fills_slots=supported.shares_process,
+        fills_slots=True,
         memory={name: plan.shares for name, plan in plans.items() if plan.shares is not None},
         pairing={name: plan.pairing for name, plan in plans.items() if plan.pairing is not None},
     )

@@ -206,8 +206,7 @@ class Search:
     def _profile_loads(self) -> None:
         """The first blocks of all loads, arm by arm: an engine that takes long to start, or to wake
         up, is up for all of them."""
-        journal, budget_s = self.journal, self.settings.budget_s
-        while journal.elapsed_s() < _PROFILE_SHARE * budget_s or not journal.blocks:
+        while True:
             wanted = {
                 load: each for load in self.settings.loads if (each := self._first_blocks(load))
             }
@@ -217,7 +216,7 @@ class Search:
             for load, standing in wanted.items():
                 if arms[0] in standing.next_arms:
                     self._show(PROFILE, load, standing, arms[0])
-                    journal.add(self.measure(load, arms[0], standing.next_block))
+                    self.journal.add(self.measure(load, arms[0], standing.next_block))
 
     def _first_blocks(self, load: Load) -> Standing | None:
         """Where the profile of a load stands; None where it is complete, or cannot be."""
@@ -225,7 +224,8 @@ class Search:
         num_profile = self._num_profile(blocks, load, self.settings.budget_s)
         rules = replace(self.settings.rules, load_name=load.name, concurrency=load.concurrency,
                         num_profile=num_profile)  # fmt: skip
-        standing = Race(self.settings.arms, blocks, failed, rules).standing()
+        arms = self._startable(self.settings.loads[0])
+        standing = Race(arms, blocks, failed, rules).standing()
         return None if standing.is_profiled or name_of(OFF) in failed else standing
 
     def _startable(self, load: Load) -> tuple[Speculation, ...]:

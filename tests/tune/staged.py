@@ -1,0 +1,117 @@
+"""Engines on a stage: a Lab's engines with planted start times, speed and memory, on one clock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from outdraft.backends.installation import Installation
+from outdraft.backends.vllm.backend import Vllm
+from outdraft.errors import BackendError
+from outdraft.loadgen.endpoint import Endpoint, Request
+from outdraft.loadgen.load import LoadRun
+from outdraft.observe import Page
+from outdraft.speculation import Speculation
+from outdraft.testing.fake_script import Script
+from tests.measure.simulated import Simulated
+
+from .planted import Truth
+
+URL = "http://staged"
+OFF_SCRIPT = Script(ttft_s=0.02, tpot_s=0.004, prompt_spread=0.2, noise=0.03)
+VLLM = Vllm(Installation("0.22.1", frozenset({"--enable-sleep-mode"})))
+VLLM_ON_CPU = Vllm(Installation("0.22.1", frozenset(), device="cpu"))
+
+
+@dataclass
+class Stage:
+    """What engines are there, and what became of them."""
+
+    truths: Mapping[str, Truth]  # by method
+    start_s: float = 90.0
+    switch_s: float = 0.3  # to fall asleep, and to wake up
+    dies_asleep: Collection[str] = ()  # names of arms
+    does_not_wake: Collection[str] = ()
+    loses_drafts: Collection[str] = ()  # after their sleep nobody accepts anything
+    clock: float = 0.0
+    busy_s: float = 0.0  # in which requests ran
+    starts: Counter[str] = field(default_factory=Counter)
+    events: list[tuple[str, str]] = field(default_factory=list)  # what, name of the arm
+    up: list[StagedEngine] = field(default_factory=list)
+
+    def start(self, speculation: Speculation, name: str) -> StagedEngine:
+        assert all(each.is_asleep for each in self.up), "one is awake at a time"
+        self.clock += self.start_s
+        self.starts[name] += 1
+        self.events.append(("start", name))
+        self.up.append(StagedEngine(self, speculation, name))
+        return self.up[-1]
+
+
+class StagedEngine:
+    def __init__(self, stage: Stage, speculation: Speculation, name: str) -> None:
+        self._stage, self._speculation, self.name = stage, speculation, name
+        self.is_asleep = self.has_slept = False
+        self._page: Page = {}
+        self._number = 0
+
+    def send(self, requests: Sequence[Request], concurrency: int | None, k: int | None) -> LoadRun:
+        assert not self.is_asleep
+        stage, running = self._stage, concurrency or 1
+        is_new_load = not stage.events or stage.events[-1] != ("load", self.name)
+        stage.events += [("load", self.name)] if is_new_load else []
+        self._number += 1
+        script = replace(OFF_SCRIPT, seed=self._number)
+        counted = [each for each in requests if not each.is_filler]
+        if not self._speculation.is_off:
+            truth = stage.truths[self._speculation.method]
+            is_broken = self.has_slept and self.name in stage.loses_drafts
+            chance = 0.0 if is_broken else truth.chance
+            cost = truth.cost(self._speculation.k, running)
+            script = replace(script, k=self._speculation.k, acceptance=chance, round_cost=cost)
+        run = Simulated({URL: script})(Endpoint(URL), counted, concurrency=concurrency or 4)
+        took = (max(each.last_ns or 0 for each in run.records) - 10**9) / 1e9
+        stage.clock += took
+        stage.busy_s += took
+        for each in run.records:
+            if each.acceptance is not None:
+                self._count("draft_tokens", each.acceptance.num_draft_tokens)
+                self._count("accepted_tokens", each.acceptance.num_accepted_tokens)
+                self._count("drafts", each.acceptance.num_drafts)
+        return replace(run, num_planned=len(run.records))
+
+    def _count(self, name: str, value: int) -> None:
+        key = f"vllm:spec_decode_num_{name}_total"
+        self._page[key] = self._page.get(key, 0.0) + value
+
+    def metrics(self) -> Page:
+        return dict(self._page)
+
+    def post(self, path: str, body: str, limit_s: float) -> None:
+        stage = self._stage
+        stage.clock += stage.switch_s
+        if "sleep" in path:
+            assert not self.is_asleep
+            self.is_asleep = self.has_slept = True
+        else:
+            assert self.is_asleep
+            if self.name in stage.does_not_wake:
+                raise BackendError("http 500")
+            assert all(each.is_asleep for each in stage.up), "one is awake at a time"
+            self.is_asleep = False
+        stage.events.append(("sleep" if self.is_asleep else "wake", self.name))
+
+    def died(self) -> str | None:
+        gone = self.is_asleep and self.name in self._stage.dies_asleep
+        return "vllm was killed (signal 9)" if gone else None
+
+    def forget(self, path: str) -> None:
+        raise AssertionError("nothing is remembered here")
+
+    def resident_bytes(self) -> int:
+        return 1 << 30
+
+    def stop(self) -> None:
+        self._stage.events.append(("stop", self.name))
+        self._stage.up.remove(self)

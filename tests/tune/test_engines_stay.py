@@ -1,0 +1,161 @@
+"""Engines that take long to start: how often they are started, and what the time goes into."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outdraft.decide.verdict import DONT_SHIP, SHIP
+from outdraft.speculation import Speculation
+from outdraft.tune.arm import Load
+from outdraft.tune.journal import Journal
+from outdraft.tune.keeping import Keeping
+from outdraft.tune.lab import Lab
+from outdraft.tune.options import ASLEEP
+from outdraft.tune.outcome import LoadOutcome
+from outdraft.tune.requests import block_size
+from outdraft.tune.rules import Objective, Rules, SearchSettings
+from outdraft.tune.search import Search
+from outdraft.workload.plan import Blocks, make_blocks
+from outdraft.workload.sets import built_in
+
+from .planted import Truth, arms_of
+from .staged import VLLM, Stage, StagedEngine
+
+LOADS = (Load(1), Load(4), Load(16))
+ARMS = tuple(arm for arm in arms_of(("ngram", "draft_model", "eagle"), range(2, 7, 2)))
+# A GPU box on which a small model gains nothing: every draft costs more than it saves.
+LOSING = {
+    "ngram": Truth(0.3, 0.1, lambda tokens, running: 1.6),
+    "draft_model": Truth(0.5, 0.9),
+    "eagle": Truth(0.5, 0.6),
+}
+WINNING = {**LOSING, "eagle": Truth(0.75, 0.1)}
+
+
+def requests_of(loads: tuple[Load, ...], journal: Journal | None) -> dict[str, Blocks]:
+    paces = {} if journal is None else journal.paces
+    parts = [load.in_part(part) for load in loads for part in ("", "final")]
+    return {
+        load.name: make_blocks(
+            list(built_in()),
+            size=block_size(load, paces.get(load.in_part("").name)),
+            count=40,
+            mix=((0.0, 1.0),),
+            seed=0,
+            max_tokens=64,
+            spread=0.0 if load.concurrency == 1 else 0.5,
+            first=11 * place,
+        )
+        for place, load in enumerate(parts)
+    }
+
+
+def search(
+    stage: Stage,
+    path: Path,
+    *,
+    budget_s: float = 1200,
+    keeping: Keeping = Keeping(ASLEEP),  # noqa: B008
+    loads: tuple[Load, ...] = LOADS,
+    arms: tuple[Speculation, ...] = ARMS,
+) -> tuple[list[LoadOutcome], Journal]:
+    rules = Rules(Objective(), fills_slots=True)
+    settings = SearchSettings(
+        arms, loads, rules, budget_s, dict.fromkeys((each.name for each in loads), 1),
+        keeps_engines=True, shares_process=False,
+    )  # fmt: skip
+    lab = Lab(
+        VLLM, requests_of(loads, None), stage.start, longest=6,  # type: ignore[arg-type]
+        keeping=keeping, available_bytes=lambda: None, clock=lambda: stage.clock,
+    )  # fmt: skip
+    with Journal(path, {"header": 1}) as journal, lab:
+        for load in loads:
+            if load.name not in journal.paces:
+                journal.add(lab.measure_pace(load))
+        lab.blocks = requests_of(loads, journal)
+        outcomes, _ = Search(settings, journal, lab.measure).run()
+        return outcomes, journal
+
+
+@pytest.mark.parametrize(("truths", "loads"), [(LOSING, LOADS), (WINNING, LOADS[:2])])
+def test_no_engine_is_started_twice_and_the_rest_of_the_time_is_spent_measuring(
+    truths: dict[str, Truth], loads: tuple[Load, ...], tmp_path: Path
+) -> None:
+    stage = Stage(truths)
+    outcomes, journal = search(stage, tmp_path / "journal", loads=loads)
+    assert set(stage.starts.values()) == {1}
+    assert stage.clock <= 1200 + 90
+    beside_starts = stage.clock - stage.start_s * stage.starts.total()
+    assert stage.busy_s >= 0.9 * beside_starts, (stage.busy_s, beside_starts)
+    expected = SHIP if truths is WINNING else DONT_SHIP
+    for outcome in outcomes:
+        assert outcome.standing.verdict is not None, outcome.result.name
+        assert outcome.standing.verdict.decision == expected
+    assert journal.starts_s() == pytest.approx(stage.start_s * stage.starts.total(), abs=10)
+
+
+def test_an_engine_that_is_up_runs_the_first_blocks_of_all_loads(tmp_path: Path) -> None:
+    stage = Stage(LOSING)
+    _, journal = search(stage, tmp_path / "journal")
+    first = [(each.arm, each.load) for each in journal.blocks.values() if each.block == 0]
+    arms = list(dict.fromkeys(arm for arm, _ in first))
+    loads = [each.name for each in LOADS]
+    profiled = [pair for pair in first if pair[1] in loads]
+    assert profiled[: 3 * 7] == [(arm, load) for arm in arms[:7] for load in loads]
+    assert arms[0] == "off"
+
+
+def test_where_memory_is_short_the_baseline_stays_up(tmp_path: Path) -> None:
+    stage = Stage(WINNING, start_s=20)
+    few = Keeping(ASLEEP, most=3)
+    outcomes, _ = search(stage, tmp_path / "journal", keeping=few, loads=LOADS[:1], budget_s=600)
+    assert stage.starts["off"] == 1
+    assert outcomes[0].standing.verdict is not None
+    assert outcomes[0].standing.verdict.decision == SHIP
+
+
+@pytest.mark.parametrize("field", ["dies_asleep", "does_not_wake", "loses_drafts"])
+def test_an_engine_that_does_not_survive_its_sleep_is_a_result_of_its_arm(
+    field: str, tmp_path: Path
+) -> None:
+    stage = replace(Stage(WINNING), **{field: ("eagle head k=6", "eagle head k=4")})
+    outcomes, journal = search(stage, tmp_path / "journal", loads=LOADS[:2])
+    assert set(stage.starts.values()) == {1}
+    reasons = [each.reason for each in journal.failures.values()]
+    assert any("asleep" in each or "wake up" in each for each in reasons), reasons
+    assert outcomes[0].standing.best is not None
+    assert outcomes[0].standing.verdict is not None
+
+
+class Killed(Exception):
+    pass
+
+
+@dataclass
+class MortalStage(Stage):
+    """It is killed before its last start."""
+
+    num_starts: int = 0
+
+    def start(self, speculation: Speculation, name: str) -> StagedEngine:
+        if self.starts.total() == self.num_starts:
+            raise Killed
+        return super().start(speculation, name)
+
+
+def test_killed_and_continued_nothing_is_measured_twice(tmp_path: Path) -> None:
+    short: dict[str, Any] = {"loads": LOADS[:2], "budget_s": 500}
+    whole, _ = search(Stage(WINNING, start_s=20), tmp_path / "whole", **short)
+    for num_starts in (2, 4, 6, 8, 99):
+        stage = MortalStage(WINNING, start_s=20, num_starts=num_starts)
+        with suppress(Killed):
+            outcomes, journal = search(stage, tmp_path / "killed", **short)
+        assert set(stage.starts.values()) <= {1}
+    lines = (tmp_path / "killed").read_text().splitlines()
+    assert len(lines) == 1 + len(journal.blocks) + len(journal.failures) + len(journal.paces)
+    assert [each.result.best for each in outcomes] == [each.result.best for each in whole]
