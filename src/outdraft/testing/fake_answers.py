@@ -121,6 +121,7 @@ class FakeMetrics:
     num_running: int = 0
     num_prompt_tokens: int = 0
     num_tokens: int = 0
+    log_interval: int = LOG_INTERVAL
     acceptance: Acceptance = field(default_factory=Acceptance)
     finished: Counter[str] = field(default_factory=Counter)
 
@@ -174,7 +175,7 @@ class FakeMetrics:
     def _sglang(self) -> Values:
         """As srt/observability/metrics_collector.py of SGLang 0.5.23 names and sets them."""
         num_rounds, num_accepted = self.acceptance.num_rounds, self.acceptance.num_accepted_tokens
-        is_set = self.k and num_rounds >= LOG_INTERVAL  # it sets gauges only so often
+        is_set = self.k and num_rounds >= self.log_interval  # it sets gauges only so often
         values: Values = {
             "sglang:num_running_reqs": self.num_running,
             "sglang:num_queue_reqs": 0,

@@ -20,8 +20,9 @@ from outdraft.workload.prompt import Prompt
 from outdraft.workload.sets import choose_prompts
 from outdraft.workload.temperatures import parse_mix
 
-# These only judge: they may change when a run is continued with what it has measured.
-_JUDGING = ("budget", "margin", "objective", "slo")
+# These may change when a run is continued with what it has measured: they judge, or say how engines
+# share the machine.
+_JUDGING = ("budget", "margin", "objective", "slo", "keep_engines")
 # Keys and values in journals and results.json that the command line has other names for
 _EARLIER_KEYS = {"engine": "backend", "rule": "acceptance"}
 _EARLIER_ENGINES = {"outdraft": "embedded"}
