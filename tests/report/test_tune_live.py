@@ -1,6 +1,11 @@
 from __future__ import annotations
 
-from outdraft.report.tune_live import arms_shown, state_of
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from outdraft.report.tune_live import arms_shown, state_of, tune_live
 from outdraft.speculation import OFF, Speculation
 from outdraft.tune.arm import Load
 from outdraft.tune.race import Standing
@@ -29,3 +34,36 @@ def test_every_state_is_shown() -> None:
         "ngram k=8": "failed",
         "ngram k=5": "",
     }
+
+
+def test_a_start_is_told_now_and_then_where_there_is_no_terminal() -> None:
+    output = StringIO()
+    with tune_live(Console(file=output, width=200)) as display:
+        for seconds in range(70):
+            display.starting("eagle k=3", seconds, f"Loading {seconds} %", 95.0)
+        for seconds in range(8):
+            display.starting("eagle k=3", seconds, "once more", None)
+        for seconds in range(3):
+            display.starting("off", seconds, "up at once", None)
+    assert output.getvalue().splitlines() == [
+        "starting eagle k=3: 5 s, about 90 s left (earlier starts took 95 s)  Loading 5 %",
+        "starting eagle k=3: 35 s, about 60 s left (earlier starts took 95 s)  Loading 35 %",
+        "starting eagle k=3: 65 s, about 30 s left (earlier starts took 95 s)  Loading 65 %",
+        "starting eagle k=3: 5 s  once more",
+    ]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_terminal_shows_the_start_and_the_line(is_first: bool) -> None:
+    """The first engines start before there is anything else to show."""
+    output = StringIO()
+    console = Console(file=output, width=60, force_terminal=True, color_system=None)
+    with tune_live(console) as display:
+        if not is_first:
+            progress = Progress(RACE, Load(concurrency=1), Standing(), OFF, 10.0, 60.0)
+            display.progress(progress)
+        display.starting("off", 12.0, "Capturing CUDA graphs: 40 % " + "x" * 99, 88.0)
+    shown = output.getvalue()
+    assert "starting off: 12 s, about 76 s left (earlier starts took 88" in shown
+    assert "Capturing CUDA graphs: 40 % xxx" in shown
+    assert ("concurrency 1" in shown) != is_first

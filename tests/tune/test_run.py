@@ -34,7 +34,7 @@ class Display:
     def progress(self, progress: Progress) -> None:
         self.phases.append(progress.phase)
 
-    def starting(self, arm: str, seconds: float, line: str) -> None:
+    def starting(self, arm: str, seconds: float, line: str, usual_s: float | None) -> None:
         raise AssertionError("no engine is started here")
 
 

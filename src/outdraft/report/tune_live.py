@@ -11,8 +11,12 @@ from rich.text import Text
 from outdraft.report.tables import ratio_text
 from outdraft.tune.arm import name_of
 from outdraft.tune.search import Progress
+from outdraft.tune.starts import time_left
 
 _MOST_ROWS = 12
+# Seconds before the first line on an engine that is starting, and between two of them, where there
+# is no terminal
+_FIRST_S, _EACH_S = 5.0, 30.0
 
 
 class TuningDisplay:
@@ -23,6 +27,7 @@ class TuningDisplay:
         self._screen = screen  # None: no terminal
         self._last: Progress | None = None
         self._last_line = ""
+        self._told_start = ("", 0.0)  # arm and seconds of the last line on a start
 
     def progress(self, progress: Progress) -> None:
         self._last = progress
@@ -33,11 +38,24 @@ class TuningDisplay:
             self._last_line = line
             self.note(f"{line} ({_spent(progress)})")
 
-    def starting(self, arm: str, seconds: float, line: str) -> None:
-        """Shows the newest `line` of the log of an engine that is starting."""
-        if self._screen is not None and self._last is not None:
-            words = f"starting {arm}: {seconds:.0f} s  {line}"
-            self._screen.update(_table(self._last, words[: self._console.width - 1]))
+    def starting(self, arm: str, seconds: float, line: str, usual_s: float | None) -> None:
+        """Shows an engine that is starting: since when, for how long, its log's newest `line`."""
+        left = time_left(seconds, usual_s)
+        words = f"starting {arm}: {seconds:.0f} s{f', {left}' if left else ''}"
+        if self._screen is None:
+            self._tell_start(arm, seconds, f"{words}  {line}")
+            return
+        shown = "\n".join(each[: self._console.width - 1] for each in (words, line))
+        # The first engines start before there is anything to show of the arms.
+        self._screen.update(_dim(shown) if self._last is None else _table(self._last, shown))
+
+    def _tell_start(self, arm: str, seconds: float, words: str) -> None:
+        """A line now and then, and none for an engine that is up at once."""
+        last_arm, last_s = self._told_start
+        is_same = arm == last_arm and seconds >= last_s
+        if seconds >= (last_s + _EACH_S if is_same else _FIRST_S):
+            self._told_start = arm, seconds
+            self.note(words.rstrip())
 
     def note(self, words: str) -> None:
         self._console.print(words, highlight=False, soft_wrap=True)
@@ -73,7 +91,11 @@ def _table(progress: Progress, words: str = "") -> Group:
         )
     left = max(progress.budget_s - progress.elapsed_s, 0)
     spent = f"{_spent(progress)}, at most {left:.0f} s left"
-    return Group(table, Text(spent, style="dim"), Text(words, style="dim"))
+    return Group(table, _dim(spent), _dim(words))
+
+
+def _dim(words: str) -> Text:
+    return Text(words, style="dim")
 
 
 def arms_shown(progress: Progress) -> list[str]:

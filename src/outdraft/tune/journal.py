@@ -102,8 +102,12 @@ class Journal(LineFile):
 
     def starts_s(self, load: str | None = None) -> float:
         """The part of `elapsed_s` in which engines started."""
+        return sum(self.each_start_s(load))
+
+    def each_start_s(self, load: str | None = None) -> list[float]:
+        """The same, one by one."""
         entries: list[Block | Pace] = [*self.paces.values(), *self.blocks.values()]
-        return sum(each.start_s for each in entries if load in (None, each.load))
+        return [each.start_s for each in entries if load in (None, each.load)]
 
     def of(self, load: str, arm: str) -> list[Block]:
         """Blocks of one arm under one load, by number."""

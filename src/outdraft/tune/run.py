@@ -24,7 +24,7 @@ from outdraft.tune.candidates import (
     pruned_ks,
     spread_ks,
 )
-from outdraft.tune.engines import OnWait, engine_starter
+from outdraft.tune.engines import engine_starter
 from outdraft.tune.identity import identify
 from outdraft.tune.journal import Journal
 from outdraft.tune.keeping import Keeping, Memory, plan_keeping
@@ -36,6 +36,7 @@ from outdraft.tune.results import Results
 from outdraft.tune.rules import Rules, SearchSettings
 from outdraft.tune.search import Progress, Search
 from outdraft.tune.settings import RunSettings
+from outdraft.tune.starts import OnStart, StartTimes
 from outdraft.workload.plan import Blocks
 from outdraft.workload.prompt import Prompt
 from outdraft.workload.training import unseen_prompts
@@ -49,7 +50,9 @@ class Display(Protocol):
 
     def note(self, words: str) -> None: ...
     def progress(self, progress: Progress) -> None: ...
-    def starting(self, arm: str, seconds: float, line: str) -> None: ...
+    def starting(
+        self, arm: str, seconds: float, line: str, usual_s: float | None
+    ) -> None: ...  # `usual_s`: what earlier starts took
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +73,25 @@ class RunPlan:
         shares_process = self.backend.capabilities().shares_process
         return not shares_process and self.settings.block_size is None
 
-    def lab(self, logs: Path, on_wait: OnWait = lambda *_: None) -> Lab:
+    def lab(
+        self,
+        logs: Path,
+        on_start: OnStart = lambda *_: None,
+        earlier_s: Iterable[float] = (),  # what earlier starts of the run took
+    ) -> Lab:
         settings, keeping = self.settings, self.keeping
         serving = replace(
             settings.serving, can_sleep=keeping.how == ASLEEP, memory_share=keeping.share
         )
+        starts = StartTimes(earlier_s)
+        on_wait = starts.shown(on_start)
         start = engine_starter(
             self.backend, serving, logs, on_wait, stop_at_eos=settings.stop_at_eos
         )
         return Lab(
             self.backend,
             self.blocks,
-            start,
+            starts.timed(start),
             longest=max(arm.k for arm in self.search.arms),
             keeps_memory=not settings.serving.forgets,
             keeping=keeping,
@@ -106,7 +116,7 @@ def run_tuning(
     """Searches, or continues the search that `folder` holds."""
     with (
         Journal(folder / "journal.jsonl", plan.header) as journal,
-        plan.lab(folder / "logs", display.starting) as lab,
+        plan.lab(folder / "logs", display.starting, journal.each_start_s()) as lab,
     ):
         for warning in plan.context.warnings:
             display.note(f"note: {warning}")
