@@ -8,7 +8,7 @@ from typing import Any
 
 from outdraft.backends.backend import Backend
 from outdraft.backends.installation import Installation
-from outdraft.errors import BackendError, unknown_choice
+from outdraft.errors import BackendError, OptionError, unknown_choice
 
 # Class, its module, and the module that knows its installations (`detect` and `TABLE`). Imported
 # when asked for: nobody pays for an engine that is not in play.
@@ -35,6 +35,15 @@ def backend_elsewhere(name: str, version: str | None = None) -> Backend:
         with suppress(BackendError):
             return make(replace(home.detect(), command=tuple(home.TABLE.command), is_here=False))
     return make(home.TABLE.installation(version))
+
+
+def backend_of_version(name: str, version: str | None) -> Backend:
+    """For a server that is up somewhere: of the newest known version where its own is not known.
+    What is installed here does not matter."""
+    make, home = _modules(name)
+    with suppress(OptionError):
+        return make(home.TABLE.installation(version))
+    return make(home.TABLE.installation())
 
 
 def _modules(name: str) -> tuple[Callable[[Installation], Backend], Any]:

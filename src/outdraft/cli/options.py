@@ -34,6 +34,7 @@ TUNE_OPTIONS = (
     replace(shared.OUT, help="folder for the report, the results and the configurations; a run "
             "that was interrupted continues there", default="tune-out", metavar="DIR"),
     Option("--retry-failed", "try arms again that have failed in --out before", bool),
+    replace(shared.API_KEY, help="sent to the servers of --off and --on as a bearer token"),
     shared.CONFIG,
     shared.JSON,
 )  # fmt: skip

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from outdraft.backends.backend import Backend, Serving
-from outdraft.backends.process import EngineProcess, start
+from outdraft.backends.process import start
 from outdraft.loadgen.endpoint import Endpoint, Request, optional_fields
 from outdraft.loadgen.fleet import run_load
 from outdraft.loadgen.load import LoadRun
@@ -16,12 +17,25 @@ from outdraft.speculation import Speculation
 _START_LIMIT_S = 600.0
 
 
+class Process(Protocol):
+    """What serves at a URL."""
+
+    @property
+    def url(self) -> str: ...
+    def died(self) -> str | None: ...
+    def processes(self) -> list[int]: ...
+    def stop(self) -> None: ...
+
+
 class RunningEngine:
     """An engine that is up. Requests reach it over HTTP."""
 
-    def __init__(self, process: EngineProcess, *, stop_at_eos: bool = False) -> None:
+    def __init__(
+        self, process: Process, *, stop_at_eos: bool = False, api_key: str | None = None
+    ) -> None:
         self._process = process
-        endpoint = Endpoint(process.url, optional=optional_fields(stop_at_eos=stop_at_eos))
+        optional = optional_fields(stop_at_eos=stop_at_eos)
+        endpoint = Endpoint(process.url, api_key=api_key, optional=optional)
         self._endpoint = replace(endpoint, model=endpoint.server.identify().model)
 
     def send(self, requests: Sequence[Request], concurrency: int | None, k: int | None) -> LoadRun:

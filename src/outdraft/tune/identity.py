@@ -5,7 +5,7 @@ A journal begins with it. Blocks of another model, version or machine say nothin
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -31,7 +31,11 @@ _MACHINE = {
 
 
 def identify(
-    settings: RunSettings, backend: Backend, prompts: Sequence[Prompt], arms: Iterable[Speculation]
+    settings: RunSettings,
+    backend: Backend,
+    prompts: Sequence[Prompt],
+    arms: Iterable[Speculation],
+    servers: Mapping[str, str] | None = None,  # of others, by their arms: what they say of it
 ) -> dict[str, Any]:
     """Everything under the words that a message has for it."""
     machine = describe_machine()
@@ -40,9 +44,8 @@ def identify(
     return {
         **settings.measuring_options,
         "digest of the prompts": hashlib.sha256(text.encode()).hexdigest()[:16],
-        **_digests(backend, settings.serving, arms),
+        **(_engine(backend, settings.serving, arms) if servers is None else _served(servers)),
         "version of outdraft": f"{__version__}, sources {source_digest()}",
-        "version of the engine": f"{backend.title} {backend.installation.full_version}",
         **{words: machine[key] for key, words in _MACHINE.items()},
     }
 
@@ -56,12 +59,19 @@ def source_digest(package: Path = Path(__file__).parents[1]) -> str:
     return digest.hexdigest()[:12]
 
 
-def _digests(backend: Backend, serving: Serving, arms: Iterable[Speculation]) -> dict[str, str]:
-    """Of the files that the engine will load, which need not be those that our engine would."""
+def _served(servers: Mapping[str, str]) -> dict[str, str]:
+    """Files that others loaded cannot be seen from here."""
+    return {f"server of {name}": identity for name, identity in servers.items()}
+
+
+def _engine(backend: Backend, serving: Serving, arms: Iterable[Speculation]) -> dict[str, str]:
+    """Digests of the files that it will load, which need not be those that our engine would, and
+    its version."""
     target, *_ = backend.launch(serving, OFF, port=0).models
-    digests = {"digest of the target's files": model_digest(target)}
+    known = {"digest of the target's files": model_digest(target)}
     for arm in {arm.draft: arm for arm in arms if arm.draft is not None}.values():
         with suppress(OutdraftError):  # an arm that cannot be started says so when it is its turn
             draft = backend.launch(serving, arm, port=0).models[-1]
-            digests[f"digest of the files of draft {arm.draft}"] = model_digest(draft)
-    return digests
+            known[f"digest of the files of draft {arm.draft}"] = model_digest(draft)
+    version = f"{backend.title} {backend.installation.full_version}"
+    return known | {"version of the engine": version}

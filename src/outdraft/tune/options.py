@@ -20,11 +20,19 @@ from outdraft.workload.options import (
 ASLEEP, SIDE_BY_SIDE, VISITS = "asleep", "side-by-side", "visits"
 OBJECTIVES = ("tpot", "e2e", "throughput", "goodput")
 
+OFF_SERVER = Option("--off", "a server without speculation that somebody else started; with --on, "
+                    "nothing is started here", metavar="URL")  # fmt: skip
+ON_SERVER = Option("--on", "a server of an arm and what it was started with, e.g. "
+                   "eagle:draft=org/head,k=3@http://host:8001; may be repeated", metavar="SPEC@URL",
+                   repeats=True)  # fmt: skip
+
 OPTIONS = (
     shared.TARGET,
     replace(shared.DRAFT, help="a draft model or head; may be repeated (default: those that ship "
             "for the target)", repeats=True),
     replace(ENGINE, default="outdraft"),
+    OFF_SERVER,
+    ON_SERVER,
     Option("--methods", f"of {', '.join(METHODS[1:])} (default: all the engine has)",
            metavar="LIST"),
     replace(shared.K, help="draft lengths: 2..8, or 2,4,6", default="2..8", type=str,

@@ -13,6 +13,7 @@ from outdraft.errors import OptionError
 from outdraft.measure.machine import available_memory, gpu_memory
 from outdraft.measure.memory import REMEMBERED
 from outdraft.plan import Plan
+from outdraft.shared_options import TARGET
 from outdraft.speculation import METHODS, OFF, WITH_DRAFT, Speculation
 from outdraft.tune.arm import by_proposer
 from outdraft.tune.candidates import (
@@ -32,9 +33,10 @@ from outdraft.tune.lab import Lab
 from outdraft.tune.options import ASLEEP, SIDE_BY_SIDE, VISITS
 from outdraft.tune.outcome import RunContext, make_results
 from outdraft.tune.requests import MAX_BLOCKS, deal_requests
-from outdraft.tune.results import Results
+from outdraft.tune.results import Pruned, Results
 from outdraft.tune.rules import Rules, SearchSettings
 from outdraft.tune.search import Progress, Search
+from outdraft.tune.servers import find_servers, known_drafts, server_finder
 from outdraft.tune.settings import RunSettings
 from outdraft.tune.starts import OnStart, StartTimes
 from outdraft.workload.plan import Blocks
@@ -83,11 +85,12 @@ class RunPlan:
         serving = replace(
             settings.serving, can_sleep=keeping.how == ASLEEP, memory_share=keeping.share
         )
-        starts = StartTimes(earlier_s)
-        on_wait = starts.shown(on_start)
-        start = engine_starter(
-            self.backend, serving, logs, on_wait, stop_at_eos=settings.stop_at_eos
-        )
+        starts, stop_at_eos = StartTimes(earlier_s), settings.stop_at_eos
+        if settings.servers:
+            start = server_finder(settings.servers, settings.api_key, stop_at_eos=stop_at_eos)
+        else:
+            on_wait = starts.shown(on_start)
+            start = engine_starter(self.backend, serving, logs, on_wait, stop_at_eos=stop_at_eos)
         return Lab(
             self.backend,
             self.blocks,
@@ -136,32 +139,33 @@ def run_tuning(
         return make_results(plan.context, plan.search, outcomes, schedule, journal)
 
 
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What is measured, and on what."""
+
+    backend: Backend
+    target: str
+    arms: Sequence[Speculation]
+    drafts: Sequence[str]  # whose training prompts are left out
+    pruned: Sequence[Pruned] = ()
+    pruner: Pruner | None = None  # None: memory of other hosts is not planned from here
+    servers: Mapping[str, str] | None = None  # of others, by their arms: what they say of it
+    notes: Sequence[str] = ()
+
+
 def plan_run(settings: RunSettings) -> RunPlan:
     """Looks for the engine and the models, and works out arms and requests."""
-    backend = backend_named(settings.engine)
+    ground = _servers_of_others(settings) if settings.servers else _own_engines(settings)
+    backend, arms, pruner = ground.backend, ground.arms, ground.pruner
     supported = backend.capabilities()
-    if supported.needs_local_files:
-        resolve(settings.serving.target)  # fetched now, or refused in one line
-    pruner = Pruner(settings.serving, settings.devices)
-
-    def why_not(proposer: Speculation) -> str | None:
-        try:
-            check_supported(backend, settings.serving, proposer)
-        except OptionError as error:
-            return str(error)
-        return pruner.unfit(proposer)
-
-    space = _space(settings, supported)
-    arms, pruned = enumerate_arms(space, why_not)
-    pruned += pruned_ks(settings.space.ks, space.ks)
-    if not arms:
-        reasons = "; ".join(f"{each.name}: {each.reason}" for each in pruned)
-        raise OptionError(f"nothing to try: {reasons or 'no method is left'}")
-    drafts = dict.fromkeys(arm.draft for arm in arms if arm.draft is not None)
-    prompts, notes = unseen_prompts(settings.prompts, drafts)
+    prompts, notes = unseen_prompts(settings.prompts, ground.drafts)
     blocks = deal_requests(settings, prompts)
     longest = {name: members[-1] for name, members in by_proposer(arms).items()}
-    plans = {name: plan for name, arm in longest.items() if (plan := pruner.plan(arm))}
+    plans = {
+        name: plan
+        for name, arm in longest.items()
+        if pruner is not None and (plan := pruner.plan(arm))
+    }
     keeping = _keeping(settings, backend, plans.values())
     rules = Rules(
         settings.objective,
@@ -197,23 +201,68 @@ def plan_run(settings: RunSettings) -> RunPlan:
     ]
     context = RunContext(
         settings=settings.options,
-        backend=settings.options["backend"],
-        target=settings.serving.target,
-        pruned=tuple(pruned),
-        memory=pruner.memory,
+        backend=settings.options.get("backend", backend.name),
+        target=ground.target,
+        pruned=tuple(ground.pruned),
+        memory=pruner.memory if pruner is not None else lambda speculation: None,
         warnings=(
+            *ground.notes,
             *notes,
             *filter(None, [_memory_note(settings, supported, arms, blocks.values())]),
             *dict.fromkeys(warnings),
         ),
     )
-    header = identify(settings, backend, prompts, arms)
+    header = identify(settings, backend, prompts, arms, ground.servers)
     return RunPlan(settings, backend, search, blocks, context, header, prompts, keeping)
+
+
+def _own_engines(settings: RunSettings) -> Ground:
+    """Engines that are started here, for all arms that can run."""
+    backend, target = backend_named(settings.engine), settings.serving.target
+    supported = backend.capabilities()
+    if supported.needs_local_files:
+        resolve(target)  # fetched now, or refused in one line
+    pruner = Pruner(settings.serving, settings.devices)
+
+    def why_not(proposer: Speculation) -> str | None:
+        try:
+            check_supported(backend, settings.serving, proposer)
+        except OptionError as error:
+            return str(error)
+        return pruner.unfit(proposer)
+
+    space = _space(settings, supported)
+    arms, pruned = enumerate_arms(space, why_not)
+    pruned += pruned_ks(settings.space.ks, space.ks)
+    if not arms:
+        reasons = "; ".join(f"{each.name}: {each.reason}" for each in pruned)
+        raise OptionError(f"nothing to try: {reasons or 'no method is left'}")
+    return Ground(backend, target, arms, _drafts_of(arms), pruned, pruner)
+
+
+def _servers_of_others(settings: RunSettings) -> Ground:
+    """An arm for each server, whatever its engine could do beside."""
+    found = find_servers(settings.servers, settings.api_key, forgets=settings.serving.forgets)
+    arms = [each.speculation for each in settings.servers if not each.speculation.is_off]
+    drafts, unknown = known_drafts(_drafts_of(arms))
+    named = settings.serving.target
+    return Ground(
+        found.backend,
+        found.model if named == TARGET.default else named,
+        arms,
+        drafts,
+        servers=found.identities,
+        notes=(*found.notes, *unknown),
+    )
+
+
+def _drafts_of(arms: Iterable[Speculation]) -> list[str]:
+    return list(dict.fromkeys(arm.draft for arm in arms if arm.draft is not None))
 
 
 def _keeping(settings: RunSettings, backend: Backend, plans: Iterable[Plan]) -> Keeping:
     supported = backend.capabilities()
-    if supported.shares_process:
+    if supported.shares_process or settings.servers:
         return Keeping(SIDE_BY_SIDE)
     is_gpu = backend.installation.device != "cpu"
     gpus = gpu_memory() if is_gpu else []

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from outdraft.backends.backend import Serving
@@ -11,11 +11,13 @@ from outdraft.durations import parse_duration
 from outdraft.errors import OptionError, unknown_choice
 from outdraft.measure.summary import parse_slo
 from outdraft.plan.devices import Devices, parse_gpu
+from outdraft.shared_options import TARGET
 from outdraft.speculation import METHODS, QUANTIZATIONS, RULES
 from outdraft.tune.arm import Load
 from outdraft.tune.candidates import Space, parse_ks
 from outdraft.tune.options import OPTIONS
 from outdraft.tune.rules import Objective
+from outdraft.tune.servers import ServedArm, parse_servers
 from outdraft.workload.prompt import Prompt
 from outdraft.workload.sets import choose_prompts
 from outdraft.workload.temperatures import parse_mix
@@ -23,6 +25,12 @@ from outdraft.workload.temperatures import parse_mix
 # These may change when a run is continued with what it has measured: they judge, or say how engines
 # share the machine.
 _JUDGING = ("budget", "margin", "objective", "slo", "keep_engines")
+# Say how engines are started, and which: nothing that servers of others could be told
+_STARTING = (
+    "engine", "draft", "methods", "k", "draft_quantization", "rule", "max_model_len",
+    "max_num_seqs", "tensor_parallel_size", "threads", "dtype", "gpu", "engine_flags",
+    "keep_engines",
+)  # fmt: skip
 # Keys and values in journals and results.json that the command line has other names for
 _EARLIER_KEYS = {"engine": "backend", "rule": "acceptance"}
 _EARLIER_ENGINES = {"outdraft": "embedded"}
@@ -47,6 +55,8 @@ class RunSettings:
     seed: int
     devices: Devices | None  # to plan against
     keep_engines: str | None  # how they share the machine; None: as it fits
+    servers: tuple[ServedArm, ...] = ()  # that others started, off first; (): engines are started
+    api_key: str | None = field(default=None, repr=False)  # of these servers
 
     @classmethod
     def from_options(cls, args: argparse.Namespace) -> Self:
@@ -54,19 +64,26 @@ class RunSettings:
         objective = Objective(args.objective, None if args.slo is None else parse_slo(args.slo))
         if objective.name == "goodput" and objective.slo is None:
             raise OptionError("--objective goodput needs --slo, e.g. --slo ttft=500,tpot=60")
-        loads = _loads(args)
+        loads, servers = _loads(args), _servers(args)
+        left_out = _STARTING if servers else ("off", "on")
         options = {
-            _EARLIER_KEYS.get(each.key, each.key): getattr(args, each.key) for each in OPTIONS
+            _EARLIER_KEYS.get(each.key, each.key): getattr(args, each.key)
+            for each in OPTIONS
+            if each.key not in left_out
         }
-        options["backend"] = _EARLIER_ENGINES.get(args.engine, args.engine)
+        if not servers:
+            options["backend"] = _EARLIER_ENGINES.get(args.engine, args.engine)
+        elif args.target == TARGET.default:
+            options["target"] = None  # it is what the servers have
         return cls(
             options=options,
             engine=args.engine,
             serving=Serving(
                 target=args.target,
                 max_model_len=args.max_model_len,
-                max_num_seqs=args.max_num_seqs
-                or max(16, *(each.concurrency or 16 for each in loads)),
+                max_num_seqs=None
+                if servers
+                else args.max_num_seqs or max(16, *(each.concurrency or 16 for each in loads)),
                 tensor_parallel_size=args.tensor_parallel_size,
                 dtype=args.dtype,
                 threads=args.threads,
@@ -94,12 +111,27 @@ class RunSettings:
             seed=args.seed,
             devices=None if args.gpu is None else parse_gpu(args.gpu),
             keep_engines=args.keep_engines,
+            servers=servers,
+            api_key=args.api_key,
         )
 
     @property
     def measuring_options(self) -> dict[str, Any]:
         """Those that change what is measured, not only how it is judged."""
         return {key: value for key, value in self.options.items() if key not in _JUDGING}
+
+
+def _servers(args: argparse.Namespace) -> tuple[ServedArm, ...]:
+    servers = parse_servers(args.off, args.on or ())
+    if args.api_key is not None and not servers:
+        raise OptionError("--api-key is for the servers of --off and --on")
+    for option in OPTIONS if servers else ():
+        if option.key in _STARTING and getattr(args, option.key) != option.default:
+            raise OptionError(
+                f"{option.flag} is for engines that are started here; --off and --on name servers "
+                "that others started"
+            )
+    return servers
 
 
 def _loads(args: argparse.Namespace) -> tuple[Load, ...]:
