@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from outdraft.backends.installation import Installation
@@ -34,6 +34,7 @@ class Stage:
     dies_asleep: Collection[str] = ()  # names of arms
     does_not_wake: Collection[str] = ()
     loses_drafts: Collection[str] = ()  # after their sleep nobody accepts anything
+    slowness: Callable[[int], float] = lambda start: 1.0  # of the engine of a start, by its number
     clock: float = 0.0
     busy_s: float = 0.0  # in which requests ran
     starts: Counter[str] = field(default_factory=Counter)
@@ -55,6 +56,7 @@ class StagedEngine:
         self.is_asleep = self.has_slept = False
         self._page: Page = {}
         self._number = 0
+        self._slowness = stage.slowness(stage.starts.total())
 
     def send(self, requests: Sequence[Request], concurrency: int | None, k: int | None) -> LoadRun:
         assert not self.is_asleep
@@ -62,7 +64,13 @@ class StagedEngine:
         is_new_load = not stage.events or stage.events[-1] != ("load", self.name)
         stage.events += [("load", self.name)] if is_new_load else []
         self._number += 1
-        script = replace(OFF_SCRIPT, seed=self._number)
+        slow = self._slowness
+        script = replace(
+            OFF_SCRIPT,
+            seed=self._number,
+            ttft_s=slow * OFF_SCRIPT.ttft_s,
+            tpot_s=slow * OFF_SCRIPT.tpot_s,
+        )
         counted = [each for each in requests if not each.is_filler]
         if not self._speculation.is_off:
             truth = stage.truths[self._speculation.method]
@@ -84,6 +92,9 @@ class StagedEngine:
     def _count(self, name: str, value: int) -> None:
         key = f"vllm:spec_decode_num_{name}_total"
         self._page[key] = self._page.get(key, 0.0) + value
+
+    def wait_until_idle(self) -> None:
+        assert not self.is_asleep
 
     def metrics(self) -> Page:
         return dict(self._page)

@@ -11,15 +11,16 @@ import pytest
 
 from outdraft.decide.verdict import DONT_SHIP, SHIP
 from outdraft.speculation import Speculation
-from outdraft.tune.arm import Load
+from outdraft.tune.arm import FINAL, Load
 from outdraft.tune.journal import Journal
 from outdraft.tune.keeping import Keeping
 from outdraft.tune.lab import Lab
-from outdraft.tune.options import ASLEEP
+from outdraft.tune.options import ASLEEP, VISITS
 from outdraft.tune.outcome import LoadOutcome
 from outdraft.tune.requests import block_size
 from outdraft.tune.rules import Objective, Rules, SearchSettings
 from outdraft.tune.search import Search
+from outdraft.tune.visits import AGAIN
 from outdraft.workload.plan import Blocks, make_blocks
 from outdraft.workload.sets import built_in
 
@@ -38,12 +39,12 @@ WINNING = {**LOSING, "eagle": Truth(0.75, 0.1)}
 
 
 def requests_of(loads: tuple[Load, ...], journal: Journal | None) -> dict[str, Blocks]:
-    paces = {} if journal is None else journal.paces
-    parts = [load.in_part(part) for load in loads for part in ("", "final")]
-    return {
+    times = {} if journal is None else journal.answer_times
+    parts = [load.in_part(part) for load in loads for part in ("", FINAL)]
+    blocks = {
         load.name: make_blocks(
             list(built_in()),
-            size=block_size(load, paces.get(load.in_part("").name)),
+            size=block_size(load, times.get(load.in_part("").name)),
             count=40,
             mix=((0.0, 1.0),),
             seed=0,
@@ -53,6 +54,7 @@ def requests_of(loads: tuple[Load, ...], journal: Journal | None) -> dict[str, B
         )
         for place, load in enumerate(parts)
     }
+    return blocks | {each.in_part(AGAIN).name: blocks[each.in_part(FINAL).name] for each in loads}
 
 
 def search(
@@ -67,7 +69,7 @@ def search(
     rules = Rules(Objective(), fills_slots=True)
     settings = SearchSettings(
         arms, loads, rules, budget_s, dict.fromkeys((each.name for each in loads), 1),
-        keeps_engines=True, shares_process=False,
+        keeps_engines=keeping.how != VISITS, shares_process=False,
     )  # fmt: skip
     lab = Lab(
         VLLM, requests_of(loads, None), stage.start, longest=6,  # type: ignore[arg-type]
@@ -75,8 +77,8 @@ def search(
     )  # fmt: skip
     with Journal(path, {"header": 1}) as journal, lab:
         for load in loads:
-            if load.name not in journal.paces:
-                journal.add(lab.measure_pace(load))
+            if load.name not in journal.answer_times:
+                journal.add(lab.measure_answer(load))
         lab.blocks = requests_of(loads, journal)
         outcomes, _ = Search(settings, journal, lab.measure).run()
         return outcomes, journal
@@ -132,6 +134,41 @@ def test_an_engine_that_does_not_survive_its_sleep_is_a_result_of_its_arm(
     assert outcomes[0].standing.verdict is not None
 
 
+def visited(stage: Stage, path: Path) -> tuple[LoadOutcome, list[str]]:
+    """The outcome of one load, and the order in which engines were started."""
+    arms = tuple(arm for arm in ARMS if arm.method == "eagle")
+    outcomes, _ = search(
+        stage, path, keeping=Keeping(VISITS, 1), loads=LOADS[:1], arms=arms, budget_s=900
+    )
+    return outcomes[0], [name for what, name in stage.events if what == "start"]
+
+
+def test_one_engine_at_a_time_is_visited_around_a_baseline_that_is_visited_again(
+    tmp_path: Path,
+) -> None:
+    outcome, starts = visited(Stage(WINNING, start_s=20), tmp_path / "journal")
+    best = outcome.result.best
+    assert starts[:3] == ["off", "eagle head k=6", "eagle head k=4"], "the profile"
+    assert starts[3:] == ["off", best, "off", best, "off"]
+    assert outcome.standing.verdict is not None
+    assert outcome.standing.verdict.decision == SHIP
+
+
+def test_a_machine_that_slowly_changes_favours_nobody(tmp_path: Path) -> None:
+    steady, _ = visited(Stage(WINNING, start_s=20), tmp_path / "steady")
+    drifting = Stage(WINNING, start_s=20, slowness=lambda start: 1.03**start)
+    drifted, _ = visited(drifting, tmp_path / "drifting")
+    plain, moved = steady.result.measured, drifted.result.measured
+    assert plain is not None
+    assert moved is not None
+    assert plain.low is not None
+    assert moved.low is not None
+    assert moved.high is not None
+    assert moved.estimate == pytest.approx(plain.estimate, rel=0.02)
+    assert moved.low < plain.low, "what visits differ by is in the interval"
+    assert moved.low < plain.estimate < moved.high
+
+
 class Killed(Exception):
     pass
 
@@ -157,5 +194,5 @@ def test_killed_and_continued_nothing_is_measured_twice(tmp_path: Path) -> None:
             outcomes, journal = search(stage, tmp_path / "killed", **short)
         assert set(stage.starts.values()) <= {1}
     lines = (tmp_path / "killed").read_text().splitlines()
-    assert len(lines) == 1 + len(journal.blocks) + len(journal.failures) + len(journal.paces)
+    assert len(lines) == 1 + len(journal.blocks) + len(journal.failures) + len(journal.answer_times)
     assert [each.result.best for each in outcomes] == [each.result.best for each in whole]

@@ -64,6 +64,9 @@ class PlayedEngine:
             raise BackendError("it does not forget")
         self._engines.forgotten.append((path, len(self._engines.sent_ks)))
 
+    def wait_until_idle(self) -> None:
+        pass
+
     def metrics(self) -> Page:
         return {"vllm:spec_decode_num_draft_tokens_total": float(self._num_drafted)}
 

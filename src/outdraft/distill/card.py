@@ -29,7 +29,7 @@ def model_card(report: Mapping[str, Any]) -> str:
         shape_lines="\n".join(f"- {name.replace('_', ' ')}: {value}" for name, value in shape),
         own_prompts=f" and two thirds of {own_prompts}" if own_prompts else "",
         training_lines=_training(report),
-        acceptance_lines=_acceptance(report),
+        acceptance_lines=acceptance_tables(report),
         licence_words=f": {licence}" if licence else
         ", whose files do not name one: look it up before you pass this on",
     )  # fmt: skip
@@ -50,7 +50,7 @@ def _training(report: Mapping[str, Any]) -> str:
     return "\n".join([text, *report.get("remarks", [])])
 
 
-def _acceptance(report: Mapping[str, Any]) -> str:
+def acceptance_tables(report: Mapping[str, Any]) -> str:
     tables = []
     for key, title in (
         ("measured", "Measured with outdraft's engine"),

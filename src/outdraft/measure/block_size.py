@@ -34,8 +34,11 @@ def answer_seconds(warmup: Sequence[Record]) -> float | None:
     return median(times) if times else None
 
 
-def fitting_block(concurrency: int, answer_s: float) -> int:
+def fitting_block(
+    concurrency: int, answer_s: float, *, seconds: float = PLATEAU_S, least: int = LEAST
+) -> int:
     """Where so many run at a time and each answer takes `answer_s`."""
-    wanted = math.ceil(PLATEAU_S * concurrency / max(answer_s, 1e-6))
-    least = max(LEAST, _LEAST_PER_SLOT * concurrency)
+    wanted = math.ceil(seconds * concurrency / max(answer_s, 1e-6))
+    if concurrency > 1:
+        least = max(least, _LEAST_PER_SLOT * concurrency)
     return min(max(wanted, least), max(_MOST, _MOST_PER_SLOT * concurrency))

@@ -1,8 +1,9 @@
 """What a /metrics page says, under the names of each engine."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from outdraft.acceptance import Acceptance
 
@@ -25,6 +26,12 @@ class Written:
 
     num_tokens: int
     num_texts: int
+
+    @classmethod
+    def total(cls, parts: Iterable[Self]) -> Self:
+        every = list(parts)
+        num_texts = sum(each.num_texts for each in every)
+        return cls(sum(each.num_tokens for each in every), num_texts)
 
 
 def engine_of(page: Mapping[str, float]) -> str | None:

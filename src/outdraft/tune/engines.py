@@ -10,6 +10,7 @@ from outdraft.backends.process import start
 from outdraft.loadgen.endpoint import Endpoint, Request, optional_fields
 from outdraft.loadgen.fleet import run_load
 from outdraft.loadgen.load import LoadRun
+from outdraft.measure.gauges import wait_until_idle
 from outdraft.measure.machine import resident_memory
 from outdraft.observe import Page
 from outdraft.speculation import Speculation
@@ -53,6 +54,9 @@ class RunningEngine:
 
     def post(self, path: str, body: str, limit_s: float) -> None:
         self._endpoint.server.post(path, body, limit_s)
+
+    def wait_until_idle(self) -> None:
+        wait_until_idle(self._endpoint.server)
 
     def metrics(self) -> Page:
         return self._endpoint.server.metrics()

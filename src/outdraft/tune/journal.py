@@ -15,6 +15,7 @@ from typing import Any
 from outdraft.acceptance import Acceptance
 from outdraft.errors import CorruptFileError, OptionError
 from outdraft.line_file import LineFile, parse_entries, whole_lines
+from outdraft.observe import Written
 from outdraft.records import Record, record_from_json, record_to_json
 
 SCHEMA = 1
@@ -31,6 +32,7 @@ class Block:
     records: tuple[Record, ...]
     problems: tuple[str, ...] = ()  # why its times are not the server's
     counted: Acceptance | None = None  # by the server's own counters
+    written: Written | None = None  # what those are over: requests that do not count, too
     # Tokens of a step → seconds, where the engine reports them.
     step_seconds: Mapping[int, float] = field(default_factory=dict)
     start_s: float = 0.0  # the part of the duration that the start of an engine took
@@ -54,16 +56,16 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How long a request takes without speculation, under one load; blocks are sized by it."""
+class AnswerTime:
+    """What an answer takes without speculation, under one load; blocks are sized by it."""
 
     load: str
-    request_s: float
+    seconds: float
     duration_s: float
     start_s: float = 0.0
 
 
-Entry = Block | Failure | Retry | Pace
+Entry = Block | Failure | Retry | AnswerTime
 
 
 class Journal(LineFile):
@@ -73,7 +75,7 @@ class Journal(LineFile):
         super().__init__(path)
         self.blocks: dict[tuple[str, str, int], Block] = {}
         self.failures: dict[tuple[str, str], Failure] = {}
-        self.paces: dict[str, Pace] = {}  # by the name of a load
+        self.answer_times: dict[str, AnswerTime] = {}  # by the name of a load
         self.is_resumed = False
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
         try:
@@ -95,8 +97,8 @@ class Journal(LineFile):
 
     def elapsed_s(self, load: str | None = None) -> float:
         """Seconds of measuring, under one load or all, before a kill and after it."""
-        entries: list[Block | Failure | Pace] = [
-            *self.paces.values(), *self.blocks.values(), *self.failures.values(),
+        entries: list[Block | Failure | AnswerTime] = [
+            *self.answer_times.values(), *self.blocks.values(), *self.failures.values(),
         ]  # fmt: skip
         return sum(each.duration_s for each in entries if load in (None, each.load))
 
@@ -106,7 +108,7 @@ class Journal(LineFile):
 
     def each_start_s(self, load: str | None = None) -> list[float]:
         """The same, one by one."""
-        entries: list[Block | Pace] = [*self.paces.values(), *self.blocks.values()]
+        entries: list[Block | AnswerTime] = [*self.answer_times.values(), *self.blocks.values()]
         return [each.start_s for each in entries if load in (None, each.load)]
 
     def of(self, load: str, arm: str) -> list[Block]:
@@ -120,7 +122,7 @@ class Journal(LineFile):
 
     @property
     def num_requests(self) -> int:
-        return sum(len(each.records) for each in self.blocks.values())
+        return sum(not each.is_warmup for block in self.blocks.values() for each in block.records)
 
     def _lock(self) -> None:
         """Holds until the file is closed. Two runs at once would disturb each other's times."""
@@ -151,8 +153,8 @@ class Journal(LineFile):
                 self.blocks[entry.load, entry.arm, entry.block] = entry
             case Failure():
                 self.failures[entry.load, entry.arm] = entry
-            case Pace():
-                self.paces[entry.load] = entry
+            case AnswerTime():
+                self.answer_times[entry.load] = entry
             case Retry():
                 for each in entry.arms:
                     self.failures.pop(each, None)
@@ -173,21 +175,20 @@ def done_records(blocks: Iterable[Block]) -> list[Record]:
     return [each for block in blocks for each in block.records if each.ok and not each.is_warmup]
 
 
-def span_ns(records: Sequence[Record]) -> int:
-    """From the time that the first one was due to the end of the last."""
-    start = min(each.scheduled_ns for each in records)
-    return max(each.last_ns or 0 for each in records) - start
-
-
 def count_drafts(blocks: Sequence[Block]) -> tuple[Acceptance, int, int]:
     """Acceptance, and the tokens and texts it was counted over: from the answers where these
     report rounds and positions, else from the server's counters."""
     records = [each for block in blocks for each in block.records if not each.is_warmup]
-    reporting = [each for each in records if each.acceptance is not None]
-    acceptance = Acceptance.total(each.acceptance for each in reporting)
-    if not are_drafts_reported(blocks):
-        acceptance, reporting = Acceptance.total(each.counted for each in blocks), records
-    return acceptance, sum(each.completion_tokens or 0 for each in reporting), len(reporting)
+    if are_drafts_reported(blocks):
+        records = [each for each in records if each.acceptance is not None]
+        acceptance = Acceptance.total(each.acceptance for each in records)
+    else:
+        acceptance = Acceptance.total(each.counted for each in blocks)
+        written = [each.written for each in blocks if each.written is not None]
+        if len(written) == len(blocks):
+            whole = Written.total(written)
+            return acceptance, whole.num_tokens, whole.num_texts
+    return acceptance, sum(each.completion_tokens or 0 for each in records), len(records)
 
 
 def are_drafts_reported(blocks: Sequence[Block]) -> bool:
@@ -228,7 +229,8 @@ def _short(value: object) -> str:
 def _to_json(entry: Entry) -> dict[str, Any]:
     values = {each.name: getattr(entry, each.name) for each in fields(entry)}
     if isinstance(entry, Block):
-        values["counted"] = None if entry.counted is None else asdict(entry.counted)
+        for name in ("counted", "written"):
+            values[name] = None if values[name] is None else asdict(values[name])
         values["records"] = [record_to_json(each) for each in entry.records]
     return values
 
@@ -236,8 +238,8 @@ def _to_json(entry: Entry) -> dict[str, Any]:
 def _from_json(data: Mapping[str, Any]) -> Entry:
     if "retry" in data:
         return Retry(tuple((load, arm) for load, arm in data["retry"]["arms"]))
-    if "pace" in data:
-        return Pace(**data["pace"])
+    if "answertime" in data:
+        return AnswerTime(**data["answertime"])
     if "failure" in data:
         return Failure(**data["failure"])
     values = dict(data["block"])
@@ -246,4 +248,6 @@ def _from_json(data: Mapping[str, Any]) -> Entry:
     values["step_seconds"] = {int(size): each for size, each in values["step_seconds"].items()}
     if values["counted"] is not None:
         values["counted"] = Acceptance.from_json(values["counted"])
+    if values.get("written") is not None:
+        values["written"] = Written(**values["written"])
     return Block(**values)

@@ -9,6 +9,7 @@ from outdraft.decide.texts import Agreement, TextFinding
 from outdraft.decide.verdict import DONT_SHIP, INCONCLUSIVE, Verdict, decide, finding_on
 from outdraft.loadgen.quality import assess_arms
 from outdraft.measure.evidence import make_evidence
+from outdraft.observe import Written
 from outdraft.speculation import MAX_K, OFF, Speculation
 from outdraft.stats.ratios import LEVEL
 from outdraft.stats.sequential import Zone, zone
@@ -16,6 +17,7 @@ from outdraft.tune.arm import name_of, proposer_name
 from outdraft.tune.journal import Block, count_drafts, valid_blocks, valid_records
 from outdraft.tune.rules import Rules
 from outdraft.tune.texts import texts_of
+from outdraft.tune.visits import widened, widened_evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +38,17 @@ def judge(
     raced: Mapping[str, Sequence[Block]],  # of the race, which chose the arm
     rules: Rules,
     text_floor: Agreement | None = None,
+    of_visits: float | None = None,
 ) -> Judgement:
-    """By blocks that had no part in choosing the arm: the choice costs the interval nothing."""
+    """By blocks that had no part in choosing the arm: the choice costs the interval nothing.
+    `of_visits`: the variance of a visit, where arms did not take turns."""
     own = valid_blocks(blocks.get(name_of(arm), ()))
     off = valid_records(blocks.get(name_of(OFF), ()))
     records = valid_records(own)
     sent = {name_of(OFF): off, name_of(arm): records}
     failures, few_failed = assess_arms({name: each for name, each in sent.items() if each})
     counted = [each.counted for each in own if each.counted is not None]
+    written = [each.written for each in own if each.written is not None]
     evidence = make_evidence(
         off,
         records,
@@ -53,6 +58,7 @@ def judge(
         is_valid=few_failed,
         ttft_bound="ttft" in (rules.objective.slo or {}),
         counted=Acceptance.total(counted) if counted else None,
+        written=Written.total(written) if written else None,
         text_floor=text_floor,
         is_lossy=arm.is_lossy,
         load=rules.load_name,
@@ -61,6 +67,8 @@ def judge(
         memory=rules.memory.get(proposer_name(arm)),
         pairing=rules.pairing.get(proposer_name(arm)),
     )
+    if of_visits is not None:
+        evidence = widened_evidence(evidence, of_visits)
     texts = [each for each in (evidence.texts, texts_of(arm, raced)) if each is not None]
     evidence = replace(
         evidence,
@@ -72,6 +80,7 @@ def judge(
     is_other = finding_on(evidence) is TextFinding.OTHER  # whatever the objective says of times
     if rules.objective.name != "e2e" and evidence.e2e is not None and not is_other:
         ratio = rules.objective.ratio(off, records, level=evidence.e2e.level)
+        ratio = widened(ratio, of_visits or 0.0)
         if ratio is not None and ratio.low is not None:
             speedup = f"{rules.objective.name}: speedup {ratio.estimate:.2f} "
             speedup += f"[{ratio.low:.2f}, {ratio.high:.2f}]"

@@ -16,14 +16,19 @@ from outdraft.backends.proof import REPEATING, speculation_mismatch
 from outdraft.errors import BackendError, OutdraftError
 from outdraft.loadgen.endpoint import Request, make_requests
 from outdraft.loadgen.quality import assess_client
+from outdraft.measure.block_size import answer_seconds, warmup_size
 from outdraft.measure.machine import available_memory
-from outdraft.measure.plateau import num_spare, surround
-from outdraft.observe import page_difference, read_acceptance, read_step_seconds
+from outdraft.measure.plateau import num_spare, surround, surround_in_time
+from outdraft.observe import (
+    page_difference,
+    read_acceptance,
+    read_step_seconds,
+    read_written,
+)
 from outdraft.speculation import OFF, Speculation
-from outdraft.stats.percentiles import percentile
 from outdraft.tune.arm import Load, name_of, proposer_name
 from outdraft.tune.engines import RunningEngine, StartEngine
-from outdraft.tune.journal import Block, Failure, Pace
+from outdraft.tune.journal import AnswerTime, Block, Failure
 from outdraft.tune.keeping import Keeping
 from outdraft.tune.options import SIDE_BY_SIDE
 from outdraft.tune.pool import EnginePool
@@ -32,6 +37,7 @@ from outdraft.workload.plan import Blocks
 from outdraft.workload.prompt import Message, Planned, Prompt
 
 _PROOF_TOKENS = 48
+_LEAD_NS = 5 * 10**9  # in which requests that come by the clock fill the engine, uncounted
 _KEPT = 0.5  # of the drafts that were accepted before a sleep: with fewer, something was lost
 
 
@@ -89,21 +95,20 @@ class Lab(AbstractContextManager["Lab"]):
                 self._engine(arm)
             self._started_ahead_s[key] = self._clock() - began
 
-    def measure_pace(self, load: Load) -> Pace:
-        """How long a request takes without speculation: blocks are sized by it."""
+    def measure_answer(self, load: Load) -> AnswerTime:
+        """What an answer takes without speculation."""
         began = self._clock()
         engine = self._engine(OFF)
         start_s = self._clock() - began
         spare = self.blocks[load.name].requests(-1)
         concurrency = load.concurrency or 1
-        planned = [spare[at % len(spare)] for at in range(2 * concurrency)]
+        planned = [spare[at % len(spare)] for at in range(warmup_size(concurrency))]
         run = engine.send(make_requests(planned, is_warmup=True), concurrency, None)
-        # The first ones wait for everything that an engine does once.
-        times = [each.e2e_ns / 1e9 for each in run.records[concurrency:] if each.ok and each.e2e_ns]
-        if not times:
+        seconds = answer_seconds(run.records)
+        if seconds is None:
             error = run.records[-1].error if run.records else "nothing was sent"
             raise BackendError(f"off answers no request at {load.name} ({error})")
-        return Pace(load.name, percentile(times, 0.5), self._clock() - began, start_s)
+        return AnswerTime(load.name, seconds, self._clock() - began, start_s)
 
     def measure(self, load: Load, arm: Speculation, block: int) -> Block | Failure:
         """One block, or why there is none: an engine's failure is a result of its arm."""
@@ -203,7 +208,10 @@ class Lab(AbstractContextManager["Lab"]):
         requests = self._requests(load, arm, block)
         before = engine.metrics()
         run = engine.send(requests, load.concurrency, arm.k if self._names_k(arm) else None)
+        if any(each.is_filler for each in requests):
+            engine.wait_until_idle()
         quality = assess_client(run)
+        counters = page_difference(engine.metrics(), before)
         return Block(
             load.name,
             name_of(arm),
@@ -211,7 +219,8 @@ class Lab(AbstractContextManager["Lab"]):
             duration_s=0.0,  # the caller knows
             records=run.records,
             problems=() if quality is None or quality.is_valid else quality.problems,
-            counted=read_acceptance(page_difference(engine.metrics(), before)),
+            counted=read_acceptance(counters),
+            written=read_written(counters),
             step_seconds=self._step_seconds[self._key(arm)],
         )
 
@@ -223,6 +232,8 @@ class Lab(AbstractContextManager["Lab"]):
             times = poisson(load.rate, len(plan), block)
             plan = [replace(each, offset_ns=at) for each, at in zip(plan, times, strict=True)]
         requests = make_requests(plan, arm=name_of(arm), block=block)
+        if load.rate is not None:
+            return surround_in_time(requests, blocks.spare(block, len(requests)), _LEAD_NS)
         if not self._shares_process:
             return surround(requests, blocks.spare(block, num_spare(concurrency)), concurrency)
         if (concurrency or 1) > 1:

@@ -7,6 +7,7 @@ from typing import Any
 from outdraft.acceptance import Acceptance
 from outdraft.measure.evidence import ratio_of, text_agreement
 from outdraft.measure.machine import describe_client
+from outdraft.measure.plateau import counted_ns
 from outdraft.measure.summary import acceptance_of, meets
 from outdraft.records import Record
 from outdraft.speculation import OFF, Speculation
@@ -20,7 +21,6 @@ from outdraft.tune.journal import (
     are_drafts_reported,
     count_drafts,
     done_records,
-    span_ns,
     valid_blocks,
     valid_records,
 )
@@ -37,6 +37,7 @@ from outdraft.tune.results import (
 from outdraft.tune.rules import Objective, SearchSettings
 from outdraft.tune.schedule import Schedule, schedule_results, scheduled_arm
 from outdraft.tune.texts import floor_of, texts_part
+from outdraft.tune.visits import off_blocks, widened
 from outdraft.workload.temperatures import temperature_band
 
 _RATIOS = ("e2e", "tpot", "ttft", "throughput", "p99")
@@ -143,6 +144,7 @@ def _prompt_notes(load: str, journal: Journal) -> list[str]:
         for each in every
         if each.load.startswith(f"{load}, {FINAL} of ")
         for record in each.records
+        if not record.is_warmup
     ]
     notes, distinct = [], set(final)
     if again := distinct & raced:
@@ -193,16 +195,18 @@ def load_result(
     """Off and the best arm with what the final measured, where there was one; others with what the
     race did, at a level that allows for their number."""
     best, objective = standing.best, settings.rules.objective
-    final = load.in_part(FINAL, "" if best is None else name_of(best)).name
-    has_final = best is not None and journal.of(final, name_of(best))
+    final = load.in_part(FINAL, "" if best is None else name_of(best))
+    has_final = best is not None and journal.of(final.name, name_of(best))
     shared = 1 - (1 - LEVEL) / max(len(standing.finalists), 1)
+    final_off, of_visits = off_blocks(journal, final)
 
     def result_of(arm: Speculation) -> ArmResult:
-        is_judged = bool(has_final and arm in (OFF, standing.best))
-        name, level = (final, LEVEL) if is_judged else (load.name, shared)
-        off = valid_records(journal.of(name, name_of(OFF)))
-        blocks = journal.of(name, name_of(arm))
-        return _arm_result(arm, standing, blocks, off, objective, level)
+        if not has_final or arm not in (OFF, best):
+            blocks, off = (journal.of(load.name, name_of(each)) for each in (arm, OFF))
+            return _arm_result(arm, standing, blocks, valid_records(off), objective, shared)
+        blocks = final_off if arm.is_off else journal.of(final.name, name_of(arm))
+        off_records = valid_records(final_off)
+        return _arm_result(arm, standing, blocks, off_records, objective, LEVEL, of_visits or 0.0)
 
     return LoadResult(
         name=load.name,
@@ -225,6 +229,7 @@ def _arm_result(
     off: Sequence[Record],
     objective: Objective,
     level: float,
+    of_visits: float = 0.0,  # variance of a visit, where arms did not take turns
 ) -> ArmResult:
     state, reason = _state(arm, standing)
     valid, slo = valid_blocks(blocks), objective.slo
@@ -232,7 +237,7 @@ def _arm_result(
     ratios = {
         name: ratio
         for name in (_RATIOS if records and state != states.BASELINE else ())
-        if (ratio := ratio_of(name, off, records, level=level)) is not None
+        if (ratio := widened(ratio_of(name, off, records, level=level), of_visits)) is not None
     }
     acceptance, _, _ = count_drafts(blocks)
     is_reported = are_drafts_reported(blocks)
@@ -243,7 +248,7 @@ def _arm_result(
         state=state,
         reason=reason,
         predicted=standing.predicted.get(name_of(arm)),
-        measured=objective.ratio(off, records, level=level) if ratios else None,
+        measured=widened(objective.ratio(off, records, level=level), of_visits) if ratios else None,
         ratios=ratios,
         acceptance_rate=acceptance.rate,
         acceptance_length=acceptance.length,
@@ -288,7 +293,7 @@ def _ms(nanoseconds: Iterable[float | None]) -> tuple[float, ...]:
 
 def _per_s(blocks: Sequence[Block], count: Callable[[Record], int]) -> float | None:
     """Over the time of the arm's own blocks: between them others had the machine."""
-    spent = sum(span_ns(done) for block in blocks if (done := done_records([block])))
+    spent = sum(counted_ns(block.records) for block in blocks)
     return sum(map(count, done_records(blocks))) / spent * 1e9 if spent else None
 
 

@@ -17,11 +17,12 @@ from statistics import geometric_mean
 from outdraft.acceptance import Acceptance
 from outdraft.goodput import RoundProfile
 from outdraft.measure.evidence import ratio_of
+from outdraft.measure.plateau import counted_ns
 from outdraft.speculation import Speculation
 from outdraft.stats.percentiles import percentile
 from outdraft.step_costs import DraftingCosts, StepCosts, interpolate, verification_costs
 from outdraft.tune.arm import by_proposer, name_of
-from outdraft.tune.journal import Block, count_drafts, done_records, has_rounds, span_ns
+from outdraft.tune.journal import Block, count_drafts, done_records, has_rounds
 
 _STALLED = 3.0  # times the median gap: more than a step
 _FEW = 0.2  # of all gaps: if more are that long, several steps come as one chunk
@@ -105,10 +106,13 @@ class _ArmProfile:
         has_failures = not all(each.ok for each in self.records)
         if not self.is_reported and has_failures and any(each.counted for each in self.blocks):
             return None  # the server counted the drafts of failed requests too
-        counts, _, _ = count_drafts(self.blocks)
+        num_tokens = sum(each.completion_tokens or 0 for each in done)
+        counts, num_counted, num_texts = count_drafts(self.blocks)
         if self.is_reported:
             counts = Acceptance.total(each.acceptance for each in done)
-        num_tokens = sum(each.completion_tokens or 0 for each in done)
+        elif num_counted:  # over other requests too: steps in proportion
+            num_steps = counts.num_steps(num_counted, num_texts) * num_tokens / num_counted
+            return pace_of(self.blocks, round(num_steps))
         return pace_of(self.blocks, counts.num_steps(num_tokens, len(done)))
 
 
@@ -187,5 +191,5 @@ def pace_of(blocks: Sequence[Block], num_steps: int) -> Pace | None:
 def mean_running(blocks: Sequence[Block]) -> float:
     """Requests under way at a time, by Little's law: their times over the time of the blocks."""
     busy = sum(each.e2e_ns or 0 for each in done_records(blocks))
-    spent = sum(span_ns(done) for block in blocks if (done := done_records([block])))
+    spent = sum(counted_ns(block.records) for block in blocks)
     return max(busy / spent, 1.0) if spent else 1.0

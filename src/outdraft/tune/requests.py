@@ -4,29 +4,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 
+from outdraft.measure.block_size import fitting_block
 from outdraft.measure.evidence import FLOOR_TEXTS
 from outdraft.stats.ratios import MIN_BLOCKS
 from outdraft.tune.arm import FINAL, SCHEDULE, Load
 from outdraft.tune.final import MAX_FINAL_BLOCKS
-from outdraft.tune.journal import Pace
+from outdraft.tune.journal import AnswerTime
 from outdraft.tune.settings import RunSettings
 from outdraft.tune.texts import texts_part
+from outdraft.tune.visits import AGAIN
 from outdraft.workload.plan import Blocks, make_blocks
 from outdraft.workload.prompt import Prompt
 
 MAX_BLOCKS = 20  # of the race
 _LENGTH_SPREAD = 0.5  # of answers that run beside others
-_FEWEST_WAVES = 3  # requests of a block in every slot, where engines take long to change
-_BLOCK_S = 6.0  # seconds of a block there: long beside what an engine takes to wake up
-_MOST_WAVES = 32  # whatever the pace
+# Where engines take long to change, a block is long beside what one takes to wake up. Requests that
+# come by the clock need longer: queues form and go in seconds.
+_BLOCK_S, _OPEN_BLOCK_S = 6.0, 20.0
 
 
 def deal_requests(
-    settings: RunSettings, prompts: Sequence[Prompt], paces: Mapping[str, Pace] | None = None
+    settings: RunSettings,
+    prompts: Sequence[Prompt],
+    answer_times: Mapping[str, AnswerTime] | None = None,
 ) -> dict[str, Blocks]:
     """Name of a load → its requests. Race, final and schedule of every load begin at places of
     their own among the prompts, so that no prompt comes twice while there are enough of them.
-    `paces`: by the name of a load, where blocks are sized in time."""
+    `answer_times`: by the name of a load, where blocks are sized in time."""
+    times = answer_times or {}
     num_blocks = {"": MAX_BLOCKS, FINAL: MAX_FINAL_BLOCKS, SCHEDULE: MIN_BLOCKS}
     # The final of a load right after its race: they meet last where prompts are few.
     judged = [load.in_part(part) for load in settings.loads for part in ("", FINAL)]
@@ -34,7 +39,7 @@ def deal_requests(
     blocks = {
         load.name: make_blocks(
             prompts,
-            size=settings.block_size or block_size(load, (paces or {}).get(load.in_part("").name)),
+            size=settings.block_size or block_size(load, times.get(load.in_part("").name)),
             count=num_blocks[load.part],
             mix=settings.mix,
             seed=settings.seed,
@@ -48,17 +53,17 @@ def deal_requests(
         texts_part(load).name: replace(blocks[load.name], limit=FLOOR_TEXTS)
         for load in settings.loads
     }
-    return blocks | again
+    twice = {load.in_part(AGAIN).name: blocks[load.in_part(FINAL).name] for load in settings.loads}
+    return blocks | again | twice
 
 
-def block_size(load: Load, pace: Pace | None = None) -> int:
+def block_size(load: Load, answer: AnswerTime | None = None) -> int:
     """Enough for every slot to be busy most of the block. In the final, which takes turns with off
     alone, as few as that allows: the machine has less time to change between the two."""
     concurrency = load.concurrency or 4
     fewest = 2 if load.part == FINAL else 4
-    if pace is None:
+    if load.rate is not None:
+        return max(2 * concurrency, ceil(_OPEN_BLOCK_S * load.rate))
+    if answer is None:
         return max(fewest, 2 * concurrency)
-    if load.concurrency is None:
-        return max(2 * concurrency, ceil(_BLOCK_S * (load.rate or 1)))
-    waves = min(ceil(_BLOCK_S / max(pace.request_s, 1e-3)), _MOST_WAVES)
-    return max(fewest, waves) if concurrency == 1 else concurrency * max(_FEWEST_WAVES, waves)
+    return fitting_block(concurrency, answer.seconds, seconds=_BLOCK_S, least=fewest)

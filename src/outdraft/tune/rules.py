@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 from outdraft.errors import unknown_choice
 from outdraft.measure.evidence import ratio_of
+from outdraft.measure.plateau import counted_ns
 from outdraft.measure.summary import meets
 from outdraft.plan.findings import Pairing, Shares
 from outdraft.records import Record
 from outdraft.speculation import Speculation
 from outdraft.stats.ratios import Ratio, Throughput, throughput_ratio
 from outdraft.tune.arm import Load
-from outdraft.tune.journal import span_ns
 from outdraft.tune.options import OBJECTIVES
 
 
@@ -43,12 +43,13 @@ class Objective:
         return throughput_ratio(measured, level=level) if measured else None
 
     def _num_within(self, block: Sequence[Record]) -> int:
-        return sum(meets(each, self.slo or {}) for each in block)
+        done = [each for each in block if each.ok and not each.is_warmup]
+        return sum(meets(each, self.slo or {}) for each in done)
 
     def _rate(self, block: Sequence[Record]) -> float:
         """Requests a second within the SLO. None at all counts as half a request: a block in which
         only one arm met the SLO is strong evidence, and a rate of 0 would leave it out."""
-        return max(self._num_within(block), 0.5) / max(span_ns(block), 1) * 1e9
+        return max(self._num_within(block), 0.5) / max(counted_ns(block), 1) * 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,14 @@ class SearchSettings:
     keeps_engines: bool = False  # they stay up to the end
     shares_process: bool = True  # one process serves every draft length of a proposer
 
+    @property
+    def in_visits(self) -> bool:
+        """Engines come and go, and take long to."""
+        return not self.keeps_engines and not self.shares_process
+
 
 def _by_block(records: Sequence[Record]) -> dict[int, list[Record]]:
     blocks: dict[int, list[Record]] = {}
     for each in records:
-        if each.ok and not each.is_warmup:
-            blocks.setdefault(each.block, []).append(each)
+        blocks.setdefault(each.block, []).append(each)
     return blocks

@@ -105,12 +105,13 @@ class RunPlan:
         if not self.sizes_blocks:
             return
         for load in self.search.loads:
-            if load.name not in journal.paces:
-                journal.add(lab.measure_pace(load))
-        lab.blocks = deal_requests(self.settings, self.prompts, journal.paces)
+            if load.name not in journal.answer_times:
+                journal.add(lab.measure_answer(load))
+        lab.blocks = deal_requests(self.settings, self.prompts, journal.answer_times)
         for load in self.search.loads:
-            took = f"a request takes {journal.paces[load.name].request_s:.2g} s without speculation"
-            display.note(f"{load.name}: {took}, blocks of {lab.blocks[load.name].size}")
+            seconds, size = journal.answer_times[load.name].seconds, lab.blocks[load.name].size
+            answer = f"an answer takes {seconds:.2g} s without speculation"
+            display.note(f"{load.name}: {answer}, so a block has {size} requests")
 
 
 def run_tuning(
@@ -123,8 +124,6 @@ def run_tuning(
     ):
         for warning in plan.context.warnings:
             display.note(f"note: {warning}")
-        if plan.keeping.note:
-            display.note(plan.keeping.note)
         if journal.is_resumed:
             display.note(f"going on with the run in {folder}")
         if retries_failed:
@@ -208,7 +207,7 @@ def plan_run(settings: RunSettings) -> RunPlan:
         warnings=(
             *ground.notes,
             *notes,
-            *filter(None, [_memory_note(settings, supported, arms, blocks.values())]),
+            *filter(None, [_memory_note(settings, supported, arms, blocks.values()), keeping.note]),
             *dict.fromkeys(warnings),
         ),
     )

@@ -16,17 +16,18 @@ from outdraft.decide.texts import Agreement
 from outdraft.errors import OptionError
 from outdraft.measure.summary import meets
 from outdraft.speculation import OFF, Speculation
-from outdraft.stats.percentiles import percentile
 from outdraft.stats.ratios import MIN_BLOCKS
-from outdraft.tune.arm import FINAL, SCHEDULE, Load, by_proposer, name_of, proposer_name
-from outdraft.tune.final import MIN_FINAL_BLOCKS, num_final_blocks
+from outdraft.tune.arm import FINAL, SCHEDULE, Load, name_of, proposer_name
+from outdraft.tune.final import num_final_blocks
 from outdraft.tune.journal import Block, Failure, Journal, done_records
 from outdraft.tune.judging import judge
 from outdraft.tune.outcome import LoadOutcome, load_result
 from outdraft.tune.race import Race, RaceCache, Standing
 from outdraft.tune.rules import Rules, SearchSettings
 from outdraft.tune.schedule import Schedule, schedule_of, scheduled_arm
+from outdraft.tune.shares import TimeShares
 from outdraft.tune.texts import floor_of, next_again, other_texts, texts_part
+from outdraft.tune.visits import off_blocks, plan_visits
 
 PROFILE, RACE, TEXTS = "profile", "race", "texts"  # phases, as FINAL and SCHEDULE are
 
@@ -34,7 +35,6 @@ Measure = Callable[[Load, Speculation, int], Block | Failure]  # one block of an
 Prepare = Callable[[Sequence[Speculation]], None]  # arms that are measured next, in this order
 
 _FAR = 2.0  # an SLO that no request of the first blocks meets at this many times its limits
-_MAIN_WEIGHT = 1.2  # the first load's share of the budget, against 1 for each other load
 _RACE_SHARE = 0.6  # of a load's time: the race takes no more, the rest is for the final
 _PROFILE_SHARE = 0.5  # of a load's time: if the first blocks took more, they are the profile
 
@@ -61,20 +61,26 @@ class Search:
     show: Callable[[Progress], None] = lambda progress: None
     prepare: Prepare = lambda arms: None
 
+    @property
+    def shares(self) -> TimeShares:
+        return TimeShares(self.settings, self.journal)
+
     def run(self) -> tuple[list[LoadOutcome], Schedule]:
         """Load after load, then the schedule that follows from their results."""
         if not self.settings.shares_process:
             self._profile_loads()
+        is_visited = self._run_visits() if self.settings.in_visits else None
         outcomes = []
         for place, load in enumerate(self.settings.loads):
-            outcomes.append(self._run_load(load, self._share_s(place)))
+            outcomes.append(self._run_load(load, self.shares.share_s(place), is_visited))
             if load == self.settings.loads[0]:
                 self._check_slo()
         best, main = outcomes[0].standing.best, outcomes[0].result
         if best is None or not main.pays_for_all:
             return outcomes, ()
         schedule = schedule_of([each.result for each in outcomes], proposer_name(best))
-        self.run_schedule(best, schedule)
+        if not self.settings.in_visits:  # it would be a visit for every block
+            self.run_schedule(best, schedule)
         return outcomes, schedule
 
     def run_schedule(self, best: Speculation, schedule: Schedule) -> None:
@@ -85,8 +91,8 @@ class Search:
             return
         for load in self.settings.loads:
             part = load.in_part(SCHEDULE, name_of(arm))
-            elsewhere_s = self._elapsed_s() - self._elapsed_s(part.name)
-            left_s = self._budget_s - elsewhere_s
+            elsewhere_s = self.shares.elapsed_s() - self.shares.elapsed_s(part.name)
+            left_s = self.shares.budget_s - elsewhere_s
             if not self._run_beside_off(part, Standing(best=arm), MIN_BLOCKS, left_s):
                 return
 
@@ -94,36 +100,9 @@ class Search:
         elapsed_s, budget_s = self.journal.elapsed_s(), self.settings.budget_s
         self.show(Progress(phase, load, standing, arm, elapsed_s, budget_s))
 
-    def _share_s(self, place: int) -> float:
-        """Seconds for a load: its share of what the loads before it have left."""
-        loads = self.settings.loads
-        before = sum(self._spent_s(load) for load in loads[:place])
-        own = _MAIN_WEIGHT if place == 0 else 1.0
-        return (self._budget_s - before) * own / (own + len(loads) - place - 1)
-
-    def _spent_s(self, load: Load) -> float:
-        parts = (load, texts_part(load), *self._finals(load))
-        return sum(self._elapsed_s(each.name) for each in parts)
-
-    def _elapsed_s(self, load: str | None = None) -> float:
-        """Seconds that count against a load's share. Starts that take long count for the run."""
-        elapsed_s = self.journal.elapsed_s(load)
-        return elapsed_s if self._starts_fast else elapsed_s - self.journal.starts_s(load)
-
-    @property
-    def _budget_s(self) -> float:
-        """Seconds that the loads share."""
-        return self.settings.budget_s - (0.0 if self._starts_fast else self.journal.starts_s())
-
-    @property
-    def _starts_fast(self) -> bool:
-        return self.settings.shares_process
-
-    def _finals(self, load: Load) -> list[Load]:
-        return [load.in_part(FINAL, name_of(arm)) for arm in self.settings.arms]
-
-    def _run_load(self, load: Load, allowed_s: float) -> LoadOutcome:
-        rules = replace(self.settings.rules, load_name=load.name, concurrency=load.concurrency)
+    def _run_load(self, load: Load, allowed_s: float, is_visited: bool | None) -> LoadOutcome:
+        """`is_visited`: whether all visits were made, where the final is in visits."""
+        rules = self._rules(load)
         part, off, cache = load, name_of(OFF), RaceCache()
         is_whole, best = True, None
         while True:
@@ -133,16 +112,21 @@ class Search:
                 break
             num_blocks = num_final_blocks(standing.measured.get(name_of(best)))
             part = load.in_part(FINAL, name_of(best))
-            elsewhere_s = self._spent_s(load) - self._elapsed_s(part.name)
+            elsewhere_s = self.shares.spent_s(load) - self.shares.elapsed_s(part.name)
             left_s = allowed_s - elsewhere_s
-            is_whole = self._run_beside_off(part, standing, num_blocks, left_s)
+            if is_visited is None:
+                is_whole = self._run_beside_off(part, standing, num_blocks, left_s)
+            else:
+                is_whole = is_visited
             self._ask_again(load, part)
             failed = self.journal.failures_at(part.name)
             if off in failed or name_of(best) not in failed:  # else another one leads
                 standing = replace(standing, failed={**standing.failed, **failed})
                 break
         if best is not None and (final := self._blocks_of(part)).get(name_of(best)):
-            judgement = judge(best, final, self._blocks_of(load), rules, self._text_floor(load))
+            final[off], of_visits = off_blocks(self.journal, part)
+            raced, floor = self._blocks_of(load), self._text_floor(load)
+            judgement = judge(best, final, raced, rules, floor, of_visits)
             standing = replace(
                 standing,
                 evidence=judgement.evidence,
@@ -163,14 +147,14 @@ class Search:
             self._ask_again(load)
             blocks = self._blocks_of(load)
             failed = journal.failures_at(load.name)
-            for part in self._finals(load):
+            for part in self.shares.finals(load):
                 failed |= journal.failures_at(part.name)
             others = other_texts(settings.arms, blocks, self._text_floor(load))
             if failed.keys() | others.keys() != set(map(name_of, settings.arms)):
                 failed |= others  # without any other arm, the best of them is judged by its texts
-            spent_s = self._elapsed_s(load.name)
+            spent_s = self.shares.elapsed_s(load.name)
             rules = replace(rules, num_profile=self._num_profile(blocks, load, allowed_s))
-            arms = self._startable(load)
+            arms = self.shares.startable(load)
             standing = Race(arms, blocks, failed, rules, cache).standing()
             phase = RACE if standing.is_profiled else PROFILE
             self._show(phase, load, standing, None)
@@ -183,13 +167,13 @@ class Search:
                         f"{failed[name_of(OFF)]}; when that is mended, --retry-failed tries again"
                     )
                 return standing
-            if not standing.next_arms:
+            if not standing.next_arms or (settings.in_visits and standing.is_profiled):
                 return standing
-            needed_s = spent_s + sum(self._block_s(load, arm) for arm in standing.next_arms)
+            needed_s = spent_s + sum(self.shares.block_s(load, arm) for arm in standing.next_arms)
             # Without a profile there is no answer at all: the main load may take all time for it.
             is_vital = is_main and not standing.is_profiled
             race_s = _RACE_SHARE * allowed_s if standing.is_profiled else allowed_s
-            if needed_s > (self._budget_s if is_vital else race_s):
+            if needed_s > (self.shares.budget_s if is_vital else race_s):
                 if is_vital:
                     raise OptionError(
                         f"--budget {settings.budget_s:g}s is too small: {spent_s:.0f} s at "
@@ -218,46 +202,44 @@ class Search:
                     self._show(PROFILE, load, standing, arms[0])
                     self.journal.add(self.measure(load, arms[0], standing.next_block))
 
+    def _run_visits(self) -> bool:
+        """The finals of all loads, each engine being up for all of them. False where the time was
+        over before."""
+        journal, budget_s = self.journal, self.settings.budget_s
+        leaders: dict[Load, Speculation] = {}
+        while leaders != (now := self._leaders()):  # one that failed has a successor
+            leaders = now
+            for job in plan_visits(leaders, self.shares.visit_blocks(leaders)):
+                failed = journal.failures_at(job.load.name).keys()
+                if (job.load.name, name_of(job.arm), job.block) in journal.blocks or failed:
+                    continue
+                if journal.elapsed_s() + self.shares.block_s(job.load, job.arm) > budget_s:
+                    return False
+                standing = Standing(next_arms=(job.arm,), next_block=job.block)
+                self._show(FINAL, job.load, standing, job.arm)
+                journal.add(self.measure(job.load, job.arm, job.block))
+        return True
+
+    def _leaders(self) -> dict[Load, Speculation]:
+        """By what the profile predicts."""
+        budget_s = self.settings.budget_s
+        standings = {
+            load: self._run_race(load, self._rules(load), budget_s, RaceCache())
+            for load in self.settings.loads
+        }
+        return {load: each.best for load, each in standings.items() if each.best is not None}
+
+    def _rules(self, load: Load) -> Rules:
+        return replace(self.settings.rules, load_name=load.name, concurrency=load.concurrency)
+
     def _first_blocks(self, load: Load) -> Standing | None:
         """Where the profile of a load stands; None where it is complete, or cannot be."""
         blocks, failed = self._blocks_of(load), self.journal.failures_at(load.name)
         num_profile = self._num_profile(blocks, load, self.settings.budget_s)
-        rules = replace(self.settings.rules, load_name=load.name, concurrency=load.concurrency,
-                        num_profile=num_profile)  # fmt: skip
-        arms = self._startable(self.settings.loads[0])
+        rules = replace(self._rules(load), num_profile=num_profile)
+        arms = self.shares.startable(self.settings.loads[0])
         standing = Race(arms, blocks, failed, rules).standing()
         return None if standing.is_profiled or name_of(OFF) in failed else standing
-
-    def _startable(self, load: Load) -> tuple[Speculation, ...]:
-        """The arms whose engines were up, and all others while there is time to start another one
-        and to judge every load after that."""
-        if self._starts_fast:
-            return self.settings.arms
-        before = self._entries_before_final(load)
-        starts = [each.start_s for each in before if each.start_s > 0]
-        start_s = percentile(starts, 0.5) if starts else 0.0
-        loads = self.settings.loads
-        to_judge = loads[loads.index(load) :]
-        final_s = 2 * MIN_FINAL_BLOCKS * sum(self._block_s(each, OFF) for each in to_judge)
-        elapsed_s = sum(each.duration_s for each in before)
-        if elapsed_s + start_s + final_s <= self.settings.budget_s:
-            return self.settings.arms
-        started = {each.arm for each in before}
-        return tuple(arm for arm in self.settings.arms if name_of(arm) in started)
-
-    def _entries_before_final(self, load: Load) -> list[Block]:
-        """What was measured before the final of a load: what comes later has no say in its race, so
-        that a search that is continued decides the same."""
-        loads = self.settings.loads
-        earlier = loads[: loads.index(load)]
-        parts = [each for one in earlier for each in (one, texts_part(one), *self._finals(one))]
-        names = {each.name for each in (*parts, load, texts_part(load))}
-        later = {each.name for each in loads[loads.index(load) + 1 :]}
-        return [
-            each
-            for each in self.journal.blocks.values()
-            if each.load in names or (each.load in later and each.block == 0)
-        ]
 
     def _ask_again(self, load: Load, *parts: Load) -> None:
         """Off for its texts once more, where an arm has others under the load or in these parts."""
@@ -297,36 +279,14 @@ class Search:
             while missing:
                 if {name_of(OFF), name_of(best)} & journal.failures_at(load.name).keys():
                     return True
-                needed_s = sum(self._block_s(load, arm) for arm in missing)
-                if self._elapsed_s(load.name) + needed_s > allowed_s:
+                needed_s = sum(self.shares.block_s(load, arm) for arm in missing)
+                if self.shares.elapsed_s(load.name) + needed_s > allowed_s:
                     return False
                 arm = missing.pop(0)
                 self._show(load.part, load, standing, arm)
                 self.prepare((arm, *missing))
                 journal.add(self.measure(load, arm, number))
         return True
-
-    def _block_s(self, load: Load, arm: Speculation) -> float:
-        """What the next block of an arm should take: as its last one, here or under another load,
-        else the median of all blocks here. A start counts where the engine is not up already.
-        Later parts have no say in it: a search that is continued decides the same."""
-        settings, race = self.settings, load.in_part("")
-        races = [each.name for each in settings.loads[: settings.loads.index(race) + 1]]
-        here = (*races, load.name)
-        every = [each for each in self.journal.blocks.values() if each.load in here]
-        own = (
-            self.journal.of(load.name, name_of(arm))
-            or self.journal.of(race.name, name_of(arm))
-            or [each for each in every if each.arm == name_of(arm)]
-        )
-        similar = own[-1:] or [each for each in every if each.load in (load.name, race.name)]
-        if not settings.shares_process:  # a start that is to come is planned for elsewhere
-            spent = [each.duration_s - each.start_s for each in similar]
-            return percentile(spent, 0.5) if spent else 0.0
-        siblings = map(name_of, by_proposer((OFF, *settings.arms, arm))[proposer_name(arm)])
-        is_up = settings.keeps_engines and not {each.arm for each in every}.isdisjoint(siblings)
-        spent = [each.duration_s - (each.start_s if is_up else 0.0) for each in similar]
-        return percentile(spent, 0.5) if spent else 0.0
 
     def _check_slo(self, times: float = 1.0) -> None:
         """Refuses an SLO of which no request of the main load met so many times the limits."""

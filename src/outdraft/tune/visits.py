@@ -1,0 +1,155 @@
+"""The final in visits, where only one engine can be up at a time. Pure.
+
+    off  A  B  off  B  A  off
+
+Each engine, once it is up, measures all its blocks of every load. Off is visited before, between
+and after the others: the arms' first visits are compared with the mean of off's first two, their
+second visits with the mean of its last two, so that a machine that slowly changes favours nobody.
+Every visit has an error of its own, of a process and of the machine at that time, which no number
+of requests makes smaller. How far off's visits differ, on the same requests, says how large it is,
+and the interval is wider by it.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, variance
+from typing import Any
+
+from scipy import special
+
+from outdraft.decide.evidence import Evidence
+from outdraft.records import Record
+from outdraft.speculation import OFF, Speculation
+from outdraft.stats.ratios import MAX_LOG, Ratio
+from outdraft.tune.arm import FINAL, Load, name_of
+from outdraft.tune.journal import Block, Journal
+
+AGAIN = "final again"  # the part in which off gets requests of the final a second time
+MIN_VISIT_BLOCKS, MAX_VISIT_BLOCKS = 3, 10  # of a load, in one visit
+NUM_OFF_VISITS = 3
+# Variance of a speedup, in those of a visit: an arm's two visits count 1/2 each, off's three count
+# 1/4, 1/2 and 1/4.
+_WEIGHT = 2 * (1 / 2) ** 2 + 2 * (1 / 4) ** 2 + (1 / 2) ** 2
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A block that is measured in a visit."""
+
+    arm: Speculation
+    load: Load  # with its part
+    block: int
+
+
+def plan_visits(leaders: Mapping[Load, Speculation], num_blocks: int) -> Iterator[Job]:
+    """In the order of the visits; `num_blocks` of each load in one visit of an arm."""
+    arms = list(dict.fromkeys(leaders.values()))
+    halves = [range(num_blocks), range(num_blocks, 2 * num_blocks)]
+
+    def jobs(arm: Speculation, part: str, half: range) -> Iterator[Job]:
+        for load, leader in leaders.items():
+            if arm in (OFF, leader):
+                for block in half:
+                    yield Job(arm, load.in_part(part, name_of(leader)), block)
+
+    yield from jobs(OFF, FINAL, halves[0])
+    for arm in arms:
+        yield from jobs(arm, FINAL, halves[0])
+    yield from jobs(OFF, AGAIN, halves[0])
+    yield from jobs(OFF, FINAL, halves[1])
+    for arm in reversed(arms):
+        yield from jobs(arm, FINAL, halves[1])
+    yield from jobs(OFF, AGAIN, halves[1])
+
+
+def off_blocks(journal: Journal, part: Load) -> tuple[list[Block], float | None]:
+    """Off's blocks of a final, between its visits where there were some; and the variance of a
+    visit, None where both arms took turns."""
+    first = journal.of(part.name, name_of(OFF))
+    again = {each.block: each for each in journal.of(_again(part).name, name_of(OFF))}
+    if not again:
+        return first, None
+    between = [mean_block(each, again[each.block]) for each in first if each.block in again]
+    return between, visit_variance(first, list(again.values()))
+
+
+def _again(part: Load) -> Load:
+    return part.in_part(AGAIN, part.subject)
+
+
+def mean_block(first: Block, again: Block) -> Block:
+    """Off's block as it would be between two visits: every time is the mean of both."""
+    others = {each.index: each for each in again.records}
+    pairs = [(each, others.get(each.index)) for each in first.records]
+    starts = [min(each.scheduled_ns for each in block.records) for block in (first, again)]
+    records = [
+        _mean_record(one, other, *starts)
+        for one, other in pairs
+        if other is not None and one.ok and other.ok and one.first_ns and other.first_ns
+    ]
+    problems = (*first.problems, *again.problems)
+    return replace(first, records=tuple(records), problems=problems)
+
+
+def _mean_record(one: Record, other: Record, start: int, other_start: int) -> Record:
+    def mean(at: int | None, other_at: int | None) -> int:
+        return ((at or 0) - start + (other_at or 0) - other_start) // 2
+
+    return replace(
+        one,
+        scheduled_ns=mean(one.scheduled_ns, other.scheduled_ns),
+        sent_ns=mean(one.sent_ns, other.sent_ns),
+        first_ns=mean(one.first_ns, other.first_ns),
+        last_ns=mean(one.last_ns, other.last_ns),
+        chunk_ns=(),
+    )
+
+
+def visit_variance(first: Sequence[Block], again: Sequence[Block]) -> float | None:
+    """Of the logarithm of a time, from visit to visit; from off's requests in two visits each.
+    None where a half was not measured twice."""
+    steps = []
+    half = (max((each.block for each in first), default=0) + 1) // 2
+    for is_later in (False, True):
+        logs = [
+            math.log(other.e2e_ns / one.e2e_ns)
+            for one, other in _twins(first, again)
+            if (one.block >= half) == is_later and one.e2e_ns and other.e2e_ns
+        ]
+        if not logs:
+            return None
+        steps.append(fmean(logs))
+    return variance([0.0, steps[0], sum(steps)])
+
+
+def _twins(first: Sequence[Block], again: Sequence[Block]) -> Iterator[tuple[Record, Record]]:
+    others = {(each.block, each.index): each for block in again for each in block.records}
+    for block in first:
+        for one in block.records:
+            other = others.get((one.block, one.index))
+            if other is not None and one.ok and other.ok and not one.is_warmup:
+                yield one, other
+
+
+def widened(ratio: Ratio | None, of_visits: float) -> Ratio | None:
+    """With the error of visits beside that of requests. `of_visits`: its variance."""
+    if ratio is None or ratio.low is None or ratio.high is None or not of_visits:
+        return ratio
+    spread = math.sqrt(_WEIGHT * of_visits)
+    reach = spread * float(special.stdtrit(NUM_OFF_VISITS - 1, (1 + ratio.level) / 2))
+    log = math.log(ratio.estimate)
+    down = math.hypot(log - math.log(ratio.low), reach)
+    up = math.hypot(math.log(ratio.high) - log, reach)
+    return replace(ratio, low=math.exp(log - down), high=math.exp(min(log + up, MAX_LOG)))
+
+
+def widened_evidence(evidence: Evidence, of_visits: float) -> Evidence:
+    changed: dict[str, Any] = {
+        name: widened(getattr(evidence, name), of_visits)
+        for name in ("e2e", "tpot", "ttft", "throughput", "p99")
+    }
+    for name in ("by_category", "by_temperature"):
+        parts = getattr(evidence, name)
+        changed[name] = {part: widened(each, of_visits) for part, each in parts.items()}
+    return replace(evidence, **changed)

@@ -1,0 +1,53 @@
+"""How engines share the machine, by what they can and what memory there is."""
+
+from __future__ import annotations
+
+import pytest
+
+from outdraft.backends.backend import Sleep
+from outdraft.errors import OptionError
+from outdraft.tune.keeping import GIB, Memory, plan_keeping
+from outdraft.tune.options import ASLEEP, SIDE_BY_SIDE, VISITS
+
+SLEEP = Sleep("/sleep", "/wake")
+H200 = Memory(GIB // 4, 120 * GIB, True, 140 * GIB, 139 * GIB)
+SMALL = Memory(15 * GIB, 60 * GIB, True, 24 * GIB, 23 * GIB)
+LAPTOP = Memory(GIB // 2, 12 * GIB)
+
+
+def test_engines_that_can_sleep_do() -> None:
+    keeping = plan_keeping(None, SLEEP, H200)
+    assert keeping.how == ASLEEP
+    assert keeping.most == 9, "13 GiB are left by the one that is awake"
+    assert "140 GiB" in keeping.note
+
+
+def test_a_lower_share_leaves_room_for_more() -> None:
+    assert plan_keeping(None, SLEEP, H200, ("--gpu-memory-utilization", "0.8")).most == 19
+    assert plan_keeping(None, SLEEP, SMALL, ("--gpu-memory-utilization=0.5",)).most == 4
+
+
+def test_a_card_that_is_full_with_one_is_visited() -> None:
+    keeping = plan_keeping(None, SLEEP, SMALL)
+    assert keeping.how == VISITS
+    assert "--gpu-memory-utilization" in keeping.note
+    assert plan_keeping(ASLEEP, SLEEP, SMALL).how == ASLEEP, "who asks for it gets it"
+
+
+def test_weights_of_large_models_wait_in_main_memory() -> None:
+    large = Memory(140 * GIB, 500 * GIB, True, 1400 * GIB, 1390 * GIB)
+    assert plan_keeping(None, SLEEP, large).most == 4
+    on_gpu = Sleep("/sleep", "/wake", keeps_weights=True)
+    assert plan_keeping(ASLEEP, on_gpu, large).most == 1
+
+
+def test_without_sleep() -> None:
+    assert plan_keeping(None, None, LAPTOP).how == SIDE_BY_SIDE
+    assert plan_keeping(None, None, Memory(6 * GIB, 12 * GIB)).how == VISITS
+    assert plan_keeping(None, None, H200).how == VISITS
+    assert plan_keeping(VISITS, SLEEP, H200).how == VISITS
+    divided = plan_keeping(SIDE_BY_SIDE, None, H200)
+    assert (divided.share, divided.most) == (0.22, 4)
+    assert "KV cache is smaller" in divided.note
+    with pytest.raises(OptionError, match="cannot sleep"):
+        plan_keeping(ASLEEP, None, LAPTOP)
