@@ -20,7 +20,6 @@ from outdraft.tune.outcome import LoadOutcome
 from outdraft.tune.requests import block_size
 from outdraft.tune.rules import Objective, Rules, SearchSettings
 from outdraft.tune.search import Search
-from outdraft.tune.visits import AGAIN
 from outdraft.workload.plan import Blocks, make_blocks
 from outdraft.workload.sets import built_in
 
@@ -41,7 +40,7 @@ WINNING = {**LOSING, "eagle": Truth(0.75, 0.1)}
 def requests_of(loads: tuple[Load, ...], journal: Journal | None) -> dict[str, Blocks]:
     times = {} if journal is None else journal.answer_times
     parts = [load.in_part(part) for load in loads for part in ("", FINAL)]
-    blocks = {
+    return {
         load.name: make_blocks(
             list(built_in()),
             size=block_size(load, times.get(load.in_part("").name)),
@@ -54,7 +53,6 @@ def requests_of(loads: tuple[Load, ...], journal: Journal | None) -> dict[str, B
         )
         for place, load in enumerate(parts)
     }
-    return blocks | {each.in_part(AGAIN).name: blocks[each.in_part(FINAL).name] for each in loads}
 
 
 def search(

@@ -7,7 +7,8 @@ from typing import Self
 
 from outdraft.speculation import WITH_DRAFT, Speculation
 
-FINAL, SCHEDULE = "final", "schedule"  # parts of the search under a load
+# Parts of the search under a load. In AGAIN, off gets requests of the final a second time.
+FINAL, AGAIN, SCHEDULE = "final", "final again", "schedule"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Load:
     @property
     def plan_name(self) -> str:
         """Under which its requests are planned: the same for every subject."""
-        return replace(self, subject="").name
+        return replace(self, subject="", part=FINAL if self.part == AGAIN else self.part).name
 
 
 def name_of(speculation: Speculation, *, has_k: bool = True) -> str:

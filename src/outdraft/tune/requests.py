@@ -12,7 +12,6 @@ from outdraft.tune.final import MAX_FINAL_BLOCKS
 from outdraft.tune.journal import AnswerTime
 from outdraft.tune.settings import RunSettings
 from outdraft.tune.texts import texts_part
-from outdraft.tune.visits import AGAIN
 from outdraft.workload.plan import Blocks, make_blocks
 from outdraft.workload.prompt import Prompt
 
@@ -53,8 +52,7 @@ def deal_requests(
         texts_part(load).name: replace(blocks[load.name], limit=FLOOR_TEXTS)
         for load in settings.loads
     }
-    twice = {load.in_part(AGAIN).name: blocks[load.in_part(FINAL).name] for load in settings.loads}
-    return blocks | again | twice
+    return blocks | again
 
 
 def block_size(load: Load, answer: AnswerTime | None = None) -> int:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from outdraft.speculation import OFF, Speculation
 from outdraft.stats.percentiles import percentile
-from outdraft.tune.arm import FINAL, Load, by_proposer, name_of, proposer_name
+from outdraft.tune.arm import AGAIN, FINAL, Load, by_proposer, name_of, proposer_name
 from outdraft.tune.final import MIN_FINAL_BLOCKS
 from outdraft.tune.journal import AnswerTime, Block, Journal
 from outdraft.tune.rules import SearchSettings
 from outdraft.tune.texts import texts_part
-from outdraft.tune.visits import AGAIN, MAX_VISIT_BLOCKS, MIN_VISIT_BLOCKS, NUM_OFF_VISITS
+from outdraft.tune.visits import MAX_VISIT_BLOCKS, MIN_VISIT_BLOCKS, NUM_OFF_VISITS
 
 _MAIN_WEIGHT = 1.2  # the first load's share of the budget, against 1 for each other load
 
@@ -37,17 +37,15 @@ class TimeShares:
 
     def elapsed_s(self, load: str | None = None) -> float:
         """Seconds that count against a load's share. Starts that take long count for the run."""
-        elapsed_s = self.journal.elapsed_s(load)
-        return (
-            elapsed_s if self.settings.shares_process else elapsed_s - self.journal.starts_s(load)
-        )
+        return self.journal.elapsed_s(load) - self._starts_s(load)
 
     @property
     def budget_s(self) -> float:
         """Seconds that the loads share."""
-        return self.settings.budget_s - (
-            0.0 if self.settings.shares_process else self.journal.starts_s()
-        )
+        return self.settings.budget_s - self._starts_s()
+
+    def _starts_s(self, load: str | None = None) -> float:
+        return 0.0 if self.settings.shares_process else self.journal.starts_s(load)
 
     def finals(self, load: Load) -> list[Load]:
         """Parts in which an arm is judged."""

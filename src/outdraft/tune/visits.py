@@ -22,10 +22,9 @@ from outdraft.decide.evidence import Evidence
 from outdraft.records import Record
 from outdraft.speculation import OFF, Speculation
 from outdraft.stats.ratios import MAX_LOG, Ratio
-from outdraft.tune.arm import FINAL, Load, name_of
+from outdraft.tune.arm import AGAIN, FINAL, Load, name_of
 from outdraft.tune.journal import Block, Journal
 
-AGAIN = "final again"  # the part in which off gets requests of the final a second time
 MIN_VISIT_BLOCKS, MAX_VISIT_BLOCKS = 3, 10  # of a load, in one visit
 NUM_OFF_VISITS = 3
 # Variance of a speedup, in those of a visit: an arm's two visits count 1/2 each, off's three count
