@@ -54,7 +54,7 @@ OPTIONS = (
     KEEP_MEMORY,
     Option("--keep-engines", "asleep but for one, side by side, or one at a time (default: the "
            "first that engine and memory allow)", choices=(ASLEEP, SIDE_BY_SIDE, VISITS)),
-    replace(shared.BUDGET, help="time for measuring: 90s, 10m, 1h", default="9m"),
+    replace(shared.BUDGET, help="time for measuring: 90s, 10m, 1h", default="580s"),
     MARGIN,
     replace(shared.SEED, help="of prompts and temperatures", default=0),
     shared.MAX_MODEL_LEN,

@@ -35,7 +35,7 @@ Measure = Callable[[Load, Speculation, int], Block | Failure]  # one block of an
 Prepare = Callable[[Sequence[Speculation]], None]  # arms that are measured next, in this order
 
 _FAR = 2.0  # an SLO that no request of the first blocks meets at this many times its limits
-_RACE_SHARE = 0.6  # of a load's time: the race takes no more, the rest is for the final
+_RACE_SHARE = 0.5  # of a load's time: the race takes no more, the rest is for the final
 _PROFILE_SHARE = 0.5  # of a load's time: if the first blocks took more, they are the profile
 
 

@@ -16,7 +16,7 @@ from outdraft.tune.rules import SearchSettings
 from outdraft.tune.texts import texts_part
 from outdraft.tune.visits import MAX_VISIT_BLOCKS, MIN_VISIT_BLOCKS, NUM_OFF_VISITS
 
-_MAIN_WEIGHT = 1.2  # the first load's share of the budget, against 1 for each other load
+_MAIN_WEIGHT = 0.9  # the first load, against 1 for each other: one request at a time scatters less
 
 
 @dataclass(frozen=True, slots=True)
