@@ -16,7 +16,7 @@ from outdraft.speculation import OFF, Speculation
 from outdraft.stats.ratios import Ratio
 from outdraft.tune.arm import Load, name_of
 from outdraft.tune.journal import Block
-from outdraft.tune.visits import mean_block, plan_visits, ratio_of_visits, visit_variance
+from outdraft.tune.visits import mean_block, plan_visits, visit_variance, with_visits
 
 A, B = Speculation("ngram", k=3), Speculation("ngram", k=5)
 ONE, FOUR = Load(1), Load(4)
@@ -69,11 +69,11 @@ def test_visits_that_do_not_differ_add_nothing() -> None:
 @given(st.floats(0.2, 5), st.floats(0.001, 0.5), st.floats(0, 0.1))
 def test_an_interval_only_gets_wider(estimate: float, reach: float, variance: float) -> None:
     ratio = Ratio(estimate, estimate * math.exp(-reach), estimate * math.exp(reach), 0.95, 20, 10)
-    wider = ratio_of_visits(ratio, variance)
+    wider = with_visits(ratio, variance)
     assert wider is not None
     assert (wider.low or 0) <= (ratio.low or 0) * (1 + 1e-9)
     assert (wider.high or 0) >= (ratio.high or 0) * (1 - 1e-9)
-    assert ratio_of_visits(None, variance) is None
+    assert with_visits(None, variance) is None
 
 
 @pytest.mark.parametrize("of_requests", [0.001, 0.01, 0.05])
@@ -87,7 +87,7 @@ def test_it_covers_the_truth_as_often_as_it_says(of_requests: float, of_visit: f
     covered = 0
     for visits, log in zip(off, error, strict=True):
         ratio = Ratio(math.exp(log), math.exp(log - reach), math.exp(log + reach), 0.95, 99, 10)
-        wider = ratio_of_visits(ratio, float(np.var(visits, ddof=1)))
+        wider = with_visits(ratio, float(np.var(visits, ddof=1)))
         assert wider is not None
         covered += (wider.low or 0) <= 1 <= (wider.high or 0)
     assert covered / num > 0.935

@@ -17,7 +17,7 @@ from outdraft.tune.arm import name_of, proposer_name
 from outdraft.tune.journal import Block, count_drafts, valid_blocks, valid_records
 from outdraft.tune.rules import Rules
 from outdraft.tune.texts import texts_of
-from outdraft.tune.visits import evidence_of_visits, ratio_of_visits
+from outdraft.tune.visits import evidence_of_visits, with_visits
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def judge(
     is_other = finding_on(evidence) is TextFinding.OTHER  # whatever the objective says of times
     if rules.objective.name != "e2e" and evidence.e2e is not None and not is_other:
         ratio = rules.objective.ratio(off, records, level=evidence.e2e.level)
-        ratio = ratio_of_visits(ratio, of_visits or 0.0)
+        ratio = with_visits(ratio, of_visits or 0.0)
         if ratio is not None and ratio.low is not None:
             speedup = f"{rules.objective.name}: speedup {ratio.estimate:.2f} "
             speedup += f"[{ratio.low:.2f}, {ratio.high:.2f}]"

@@ -37,7 +37,7 @@ from outdraft.tune.results import (
 from outdraft.tune.rules import Objective, SearchSettings
 from outdraft.tune.schedule import Schedule, schedule_results, scheduled_arm
 from outdraft.tune.texts import floor_of, texts_part
-from outdraft.tune.visits import off_blocks, ratio_of_visits
+from outdraft.tune.visits import off_blocks, with_visits
 from outdraft.workload.temperatures import temperature_band
 
 _RATIOS = ("e2e", "tpot", "ttft", "throughput", "p99")
@@ -237,8 +237,7 @@ def _arm_result(
     ratios = {
         name: ratio
         for name in (_RATIOS if records and state != states.BASELINE else ())
-        if (ratio := ratio_of_visits(ratio_of(name, off, records, level=level), of_visits))
-        is not None
+        if (ratio := with_visits(ratio_of(name, off, records, level=level), of_visits)) is not None
     }
     acceptance, _, _ = count_drafts(blocks)
     is_reported = are_drafts_reported(blocks)
@@ -249,7 +248,7 @@ def _arm_result(
         state=state,
         reason=reason,
         predicted=standing.predicted.get(name_of(arm)),
-        measured=ratio_of_visits(objective.ratio(off, records, level=level), of_visits)
+        measured=with_visits(objective.ratio(off, records, level=level), of_visits)
         if ratios
         else None,
         ratios=ratios,

@@ -131,7 +131,7 @@ def _twins(first: Sequence[Block], again: Sequence[Block]) -> Iterator[tuple[Rec
                 yield one, other
 
 
-def ratio_of_visits(ratio: Ratio | None, of_visits: float) -> Ratio | None:
+def with_visits(ratio: Ratio | None, of_visits: float) -> Ratio | None:
     """With the error of visits beside that of requests. `of_visits`: its variance."""
     if ratio is None or ratio.low is None or ratio.high is None or not of_visits:
         return ratio
@@ -145,10 +145,10 @@ def ratio_of_visits(ratio: Ratio | None, of_visits: float) -> Ratio | None:
 
 def evidence_of_visits(evidence: Evidence, of_visits: float) -> Evidence:
     changed: dict[str, Any] = {
-        name: ratio_of_visits(getattr(evidence, name), of_visits)
+        name: with_visits(getattr(evidence, name), of_visits)
         for name in ("e2e", "tpot", "ttft", "throughput", "p99")
     }
     for name in ("by_category", "by_temperature"):
         parts = getattr(evidence, name)
-        changed[name] = {part: ratio_of_visits(each, of_visits) for part, each in parts.items()}
+        changed[name] = {part: with_visits(each, of_visits) for part, each in parts.items()}
     return replace(evidence, **changed)
