@@ -1,7 +1,7 @@
 """The race under one load: which arm is the best, and what to measure next to find out.
 
 First the profile: off, every proposer at its longest draft and, where the engine does not report
-step costs, at a short one. That predicts all arms (`prediction.py`). A proposer that is far behind
+step costs, the promising ones at a short one. That predicts all arms (`prediction.py`). A proposer that is far behind
 after its first block gets no more. Then arms run in blocks beside off. Before each block,
 predictions and all blocks together say what is believed of every arm (`belief.py`): the leader runs
 on, and with it those that may still be better by more than matters, also ones that have not run
@@ -111,15 +111,16 @@ class Race:
         return standing
 
     def _to_profile(self, usable: Sequence[Speculation]) -> list[Speculation]:
-        """The longest draft of every proposer; also a short one without reported step costs."""
-        off = self._of(OFF)
-        has_costs = any(each.step_seconds for each in off)
-        chosen = []
-        for members in by_proposer(usable).values():
-            chosen.append(members[-1])
-            if off and not has_costs and len(members) > 2:
-                chosen.append(members[len(members) // 3])
-        return chosen
+        """The longest draft of every proposer. Without reported step costs also a short one, once
+        all long ones were measured, of proposers that are not far behind: each may be a start."""
+        proposers = list(by_proposer(usable).values())
+        longest = [members[-1] for members in proposers]
+        has_costs = any(each.step_seconds for each in self._of(OFF))
+        if has_costs or self._missing((OFF, *longest), 0):
+            return longest
+        behind = _far_behind(self._running, self._forecast(usable, longest, 1))
+        shorter = [members[len(members) // 3] for members in proposers if len(members) > 2]
+        return [*longest, *(arm for arm in shorter if arm not in behind)]
 
     def _promising(
         self, usable: Sequence[Speculation], profiled: Sequence[Speculation]
