@@ -33,7 +33,7 @@ class ServedArm:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RecognizedServers:
     """What answers there."""
 
     backend: Backend
@@ -82,7 +82,7 @@ def _address(url: str) -> str:
 
 def find_servers(
     servers: Sequence[ServedArm], api_key: str | None = None, *, forgets: bool = True
-) -> Found:
+) -> RecognizedServers:
     """Asks every server what it is. OptionError where they cannot be compared."""
     asked = {each: RemoteServer(each.url, api_key).identify() for each in servers}
     off, first = next(iter(asked.items()))
@@ -106,7 +106,7 @@ def find_servers(
     identities = {
         server.name: f"{server.url}, {each}, {each.model}" for server, each in asked.items()
     }
-    return Found(backend, first.model or first.engine, identities, tuple(notes))
+    return RecognizedServers(backend, first.model or first.engine, identities, tuple(notes))
 
 
 def _differences(server: ServedArm, seen: Identity, off: Identity) -> list[str]:
