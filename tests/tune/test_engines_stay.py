@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from outdraft.decide.verdict import DONT_SHIP, SHIP
+from outdraft.decide.verdict import DONT_SHIP, INCONCLUSIVE, SHIP
 from outdraft.speculation import Speculation
 from outdraft.tune.arm import FINAL, Load
 from outdraft.tune.journal import Journal
@@ -132,11 +132,12 @@ def test_an_engine_that_does_not_survive_its_sleep_is_a_result_of_its_arm(
     assert outcomes[0].standing.verdict is not None
 
 
-def visited(stage: Stage, path: Path) -> tuple[LoadOutcome, list[str]]:
+def visited(stage: Stage, path: Path, budget_s: float = 900) -> tuple[LoadOutcome, list[str]]:
     """The outcome of one load, and the order in which engines were started."""
     arms = tuple(arm for arm in ARMS if arm.method == "eagle")
     outcomes, _ = search(
-        stage, path, keeping=Keeping(VISITS, 1), loads=LOADS[:1], arms=arms, budget_s=900
+        stage, path, keeping=Keeping(VISITS, 1), loads=LOADS[:1], arms=arms,
+        budget_s=budget_s,
     )
     return outcomes[0], [name for what, name in stage.events if what == "start"]
 
@@ -150,6 +151,22 @@ def test_one_engine_at_a_time_is_visited_around_a_baseline_that_is_visited_again
     assert starts[3:] == ["off", best, "off", best, "off"]
     assert outcome.standing.verdict is not None
     assert outcome.standing.verdict.decision == SHIP
+
+
+@pytest.mark.parametrize("budget_s", [240, 290, 330, 380])
+def test_without_the_last_visit_there_is_no_verdict(budget_s: float, tmp_path: Path) -> None:
+    outcome, starts = visited(Stage(WINNING, start_s=30), tmp_path / "journal", budget_s)
+    if starts[3:].count("off") < 3:
+        verdict = outcome.standing.verdict
+        assert verdict is None or verdict.decision == INCONCLUSIVE
+
+
+def test_off_that_fails_in_the_final_leaves_nothing_to_judge_by(tmp_path: Path) -> None:
+    stage = replace(Stage(WINNING), does_not_wake=("off",))
+    for _ in range(2):  # also when it is continued
+        outcomes, _ = search(stage, tmp_path / "journal", loads=LOADS[:1])
+        assert outcomes[0].standing.verdict is None
+        assert "off" in outcomes[0].standing.failed
 
 
 def test_a_machine_that_slowly_changes_favours_nobody(tmp_path: Path) -> None:

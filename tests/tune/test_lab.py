@@ -24,7 +24,7 @@ from outdraft.observe import Page
 from outdraft.speculation import OFF, Speculation
 from outdraft.testing.fake_server import FakeServer, fake_server
 from outdraft.tune import engines as lab_module
-from outdraft.tune.arm import Load
+from outdraft.tune.arm import FINAL, Load, name_of
 from outdraft.tune.engines import RunningEngine
 from outdraft.tune.journal import Block, Failure
 from outdraft.tune.lab import Lab
@@ -283,3 +283,17 @@ def test_a_load_that_was_interrupted_is_no_result(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(lab_module, "run_load", lambda *_, **__: LoadRun((), 2))
         with pytest.raises(KeyboardInterrupt):
             engine.send(request, 1, None)
+
+
+def test_side_by_side_off_is_not_the_oldest_process_in_the_final(played: PlayedEngines) -> None:
+    lab = make_lab(played, Vllm(Installation("0.22.1", frozenset(), device="cpu")))
+    arm = Speculation("ngram", k=4)
+    final = ONE.in_part(FINAL, name_of(arm))
+    lab.blocks = {**lab.blocks, final.plan_name: lab.blocks[ONE.name]}
+    for load, block in ((ONE, 0), (final, 0), (final, 1)):
+        assert isinstance(lab.measure(load, OFF, block), Block)
+        assert isinstance(lab.measure(load, arm, block), Block)
+    assert played.num_starts == 3, "off, the arm, and off once more"
+    first, _, last = played.engines
+    assert first.is_stopped
+    assert not last.is_stopped

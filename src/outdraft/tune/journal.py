@@ -46,6 +46,7 @@ class Failure:
     arm: str
     reason: str
     duration_s: float
+    start_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,9 @@ class Journal(LineFile):
 
     def each_start_s(self, load: str | None = None) -> list[float]:
         """The same, one by one."""
-        entries: list[Block | AnswerTime] = [*self.answer_times.values(), *self.blocks.values()]
+        entries: list[Block | Failure | AnswerTime] = [
+            *self.answer_times.values(), *self.blocks.values(), *self.failures.values(),
+        ]  # fmt: skip
         return [each.start_s for each in entries if load in (None, each.load)]
 
     def of(self, load: str, arm: str) -> list[Block]:

@@ -38,10 +38,10 @@ def judge(
     raced: Mapping[str, Sequence[Block]],  # of the race, which chose the arm
     rules: Rules,
     text_floor: Agreement | None = None,
-    of_visits: float | None = None,
+    of_visits: float = 0.0,
 ) -> Judgement:
     """By blocks that had no part in choosing the arm: the choice costs the interval nothing.
-    `of_visits`: the variance of a visit, where arms did not take turns."""
+    `of_visits`: the variance of a visit; 0 where arms took turns."""
     own = valid_blocks(blocks.get(name_of(arm), ()))
     off = valid_records(blocks.get(name_of(OFF), ()))
     records = valid_records(own)
@@ -67,7 +67,7 @@ def judge(
         memory=rules.memory.get(proposer_name(arm)),
         pairing=rules.pairing.get(proposer_name(arm)),
     )
-    if of_visits is not None:
+    if of_visits:
         evidence = evidence_of_visits(evidence, of_visits)
     texts = [each for each in (evidence.texts, texts_of(arm, raced)) if each is not None]
     evidence = replace(
@@ -80,7 +80,7 @@ def judge(
     is_other = finding_on(evidence) is TextFinding.OTHER  # whatever the objective says of times
     if rules.objective.name != "e2e" and evidence.e2e is not None and not is_other:
         ratio = rules.objective.ratio(off, records, level=evidence.e2e.level)
-        ratio = with_visits(ratio, of_visits or 0.0)
+        ratio = with_visits(ratio, of_visits)
         if ratio is not None and ratio.low is not None:
             speedup = f"{rules.objective.name}: speedup {ratio.estimate:.2f} "
             speedup += f"[{ratio.low:.2f}, {ratio.high:.2f}]"

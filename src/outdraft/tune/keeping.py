@@ -41,6 +41,10 @@ class Keeping:
     share: float | None = None  # of a GPU for each, where they divide it
     note: str = ""  # what a user should know
 
+    @property
+    def words(self) -> str:
+        return self.how if self.share is None else f"{self.how}, {self.share:.0%} of a GPU each"
+
 
 def plan_keeping(
     wanted: str | None, sleep: Sleep | None, memory: Memory, engine_flags: tuple[str, ...] = ()

@@ -37,7 +37,8 @@ from outdraft.workload.plan import Blocks
 from outdraft.workload.prompt import Message, Planned, Prompt
 
 _PROOF_TOKENS = 48
-_LEAD_NS = 5 * 10**9  # in which requests that come by the clock fill the engine, uncounted
+_OPEN_LEAD = 0.25  # of a block's time, in which requests by the clock fill the engine, uncounted
+_OPEN_SLOTS = 4  # requests at a time that show what an answer takes where they come by the clock
 _KEPT = 0.5  # of the drafts that were accepted before a sleep: with fewer, something was lost
 
 
@@ -68,6 +69,8 @@ class Lab(AbstractContextManager["Lab"]):
         self._step_seconds: dict[str, dict[int, float]] = {}
         self._proofs: dict[str, Acceptance] = {}  # of engines that have not slept yet
         self._broken: dict[str, str] = {}  # engines that could not be started, and why
+        self._order: list[str] = []  # keys of engines, the last started last
+        self._renews_off = keeping.how == SIDE_BY_SIDE and not self._shares_process
         self._started_ahead_s: dict[str, float] = {}  # seconds of starts made by `prepare`
 
     def __exit__(self, *exc: object) -> None:
@@ -101,7 +104,7 @@ class Lab(AbstractContextManager["Lab"]):
         engine = self._engine(OFF)
         start_s = self._clock() - began
         spare = self.blocks[load.name].requests(-1)
-        concurrency = load.concurrency or 1
+        concurrency = load.concurrency or _OPEN_SLOTS
         planned = [spare[at % len(spare)] for at in range(warmup_size(concurrency))]
         run = engine.send(make_requests(planned, is_warmup=True), concurrency, None)
         seconds = answer_seconds(run.records)
@@ -113,12 +116,17 @@ class Lab(AbstractContextManager["Lab"]):
     def measure(self, load: Load, arm: Speculation, block: int) -> Block | Failure:
         """One block, or why there is none: an engine's failure is a result of its arm."""
         began = self._clock() - self._started_ahead_s.pop(self._key(arm), 0.0)
+        start_s = 0.0
         try:
+            if self._renews_off and arm.is_off and self._is_older(self._key(arm), load.subject):
+                self._pool.drop(self._key(arm))
             if self._forget_paths.get(arm.method) == "":
                 self._pool.drop(self._key(arm))  # it forgets by being started again
-            is_new = self._key(arm) not in self._pool
-            engine = self._forgetful_engine(arm)
-            start_s = self._clock() - began if is_new or self._shares_process else 0.0
+            is_new = self._shares_process or self._key(arm) not in self._pool
+            try:
+                engine = self._forgetful_engine(arm)
+            finally:
+                start_s = self._clock() - began if is_new else 0.0
             measured = self._run(engine, load, arm, block)
             reason = engine.died()
             if reason is None and not any(each.ok for each in measured.records):
@@ -128,8 +136,15 @@ class Lab(AbstractContextManager["Lab"]):
             reason = str(error)
         if reason is not None:
             self._pool.drop(self._key(arm))
-            return Failure(load.name, name_of(arm), reason, self._clock() - began)
+            duration_s = self._clock() - began
+            return Failure(load.name, name_of(arm), reason, duration_s, start_s)
         return replace(measured, duration_s=self._clock() - began, start_s=start_s)
+
+    def _is_older(self, key: str, other: str) -> bool:
+        """Whether it was started before the other one: of two equal processes side by side the
+        older one can be some percent slower, which would be taken for a speedup."""
+        order = self._order
+        return key in order and other in order and order.index(key) < order.index(other)
 
     def _forgetful_engine(self, arm: Speculation) -> RunningEngine:
         """An arm's engine, without the answers of earlier blocks."""
@@ -161,6 +176,7 @@ class Lab(AbstractContextManager["Lab"]):
         speculation = self._started_with(arm)
         engine = self._start_engine(speculation, key)
         try:
+            self._order = [*(each for each in self._order if each != key), key]
             self._proofs[key] = self._prove(engine, speculation)
             self._step_seconds[key] = read_step_seconds(engine.metrics())
         except BaseException:
@@ -227,18 +243,21 @@ class Lab(AbstractContextManager["Lab"]):
     def _requests(self, load: Load, arm: Speculation, block: int) -> list[Request]:
         """Those that count, and those that keep the other slots busy meanwhile."""
         blocks, concurrency = self.blocks[load.plan_name], load.concurrency
-        plan = blocks.requests(block)
+        # Off meets no request of the final again that it has from the final of another arm.
+        plan = blocks.requests(block, load.subject)
         if load.rate is not None:
             times = poisson(load.rate, len(plan), block)
             plan = [replace(each, offset_ns=at) for each, at in zip(plan, times, strict=True)]
         requests = make_requests(plan, arm=name_of(arm), block=block)
         if load.rate is not None:
-            return surround_in_time(requests, blocks.spare(block, len(requests)), _LEAD_NS)
+            lead_ns = round(_OPEN_LEAD * len(requests) / load.rate * 1e9)
+            return surround_in_time(requests, blocks.spare(block, len(requests)), lead_ns)
         if not self._shares_process:
-            return surround(requests, blocks.spare(block, num_spare(concurrency)), concurrency)
+            spare = blocks.spare(block, num_spare(concurrency), load.subject)
+            return surround(requests, spare, concurrency)
         if (concurrency or 1) > 1:
             # Without them the last requests of a faster arm would have the machine for themselves.
             # Blocks are short here, and take turns: leads would cost more than they tell.
-            spare = make_requests(blocks.requests(-1))
-            requests += [replace(each, is_filler=True) for each in spare]
+            fillers = make_requests(blocks.requests(-1))
+            requests += [replace(each, is_filler=True) for each in fillers]
         return requests

@@ -37,7 +37,7 @@ from outdraft.tune.results import (
 from outdraft.tune.rules import Objective, SearchSettings
 from outdraft.tune.schedule import Schedule, schedule_results, scheduled_arm
 from outdraft.tune.texts import floor_of, texts_part
-from outdraft.tune.visits import off_blocks, with_visits
+from outdraft.tune.visits import visited_off, with_visits
 from outdraft.workload.temperatures import temperature_band
 
 _RATIOS = ("e2e", "tpot", "ttft", "throughput", "p99")
@@ -138,7 +138,13 @@ def _other_proposers(loads: Sequence[LoadResult]) -> list[str]:
 def _prompt_notes(load: str, journal: Journal) -> list[str]:
     """Where the final had few prompts, or ones that the race had too."""
     every = journal.blocks.values()
-    raced = {record.prompt_id for each in every if each.load == load for record in each.records}
+    raced = {
+        record.prompt_id
+        for each in every
+        if each.load == load
+        for record in each.records
+        if not record.is_warmup
+    }
     final = [
         record.prompt_id
         for each in every
@@ -198,7 +204,9 @@ def load_result(
     final = load.in_part(FINAL, "" if best is None else name_of(best))
     has_final = best is not None and journal.of(final.name, name_of(best))
     shared = 1 - (1 - LEVEL) / max(len(standing.finalists), 1)
-    final_off, of_visits = off_blocks(journal, final)
+    final_off, of_visits = journal.of(final.name, name_of(OFF)), 0.0
+    if settings.in_visits:
+        final_off, of_visits = visited_off(journal, final)
 
     def result_of(arm: Speculation) -> ArmResult:
         if not has_final or arm not in (OFF, best):
@@ -206,7 +214,7 @@ def load_result(
             return _arm_result(arm, standing, blocks, valid_records(off), objective, shared)
         blocks = final_off if arm.is_off else journal.of(final.name, name_of(arm))
         off_records = valid_records(final_off)
-        return _arm_result(arm, standing, blocks, off_records, objective, LEVEL, of_visits or 0.0)
+        return _arm_result(arm, standing, blocks, off_records, objective, LEVEL, of_visits)
 
     return LoadResult(
         name=load.name,
@@ -256,7 +264,7 @@ def _arm_result(
         acceptance_length=acceptance.length,
         acceptance_source="" if acceptance.rate is None else _source(is_reported=is_reported),
         num_requests=len(done),
-        num_errors=len(records) - len(done),
+        num_errors=sum(not each.ok and not each.is_warmup for each in records),
         tokens_per_s=_per_s(blocks, lambda each: each.completion_tokens or 0),
         goodput_per_s=None if slo is None else _per_s(valid, lambda each: meets(each, slo)),
         ttft_ms=_ms(each.ttft_ns for each in timed),

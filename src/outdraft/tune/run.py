@@ -70,11 +70,6 @@ class RunPlan:
     prompts: Sequence[Prompt]
     keeping: Keeping
 
-    @property
-    def sizes_blocks(self) -> bool:
-        shares_process = self.backend.capabilities().shares_process
-        return not shares_process and self.settings.block_size is None
-
     def lab(
         self,
         logs: Path,
@@ -100,18 +95,23 @@ class RunPlan:
             keeping=keeping,
         )
 
-    def size_blocks(self, lab: Lab, journal: Journal, display: Display) -> None:
-        """Where an engine takes long to change, blocks are as long as its speed wants."""
-        if not self.sizes_blocks:
+    def deal_again(self, lab: Lab, journal: Journal, display: Display) -> None:
+        """Blocks that are as long as the engine's speed wants, where engines take long to change
+        and where requests come by the clock."""
+        supported, times = self.backend.capabilities(), journal.answer_times
+        timed = [each for each in self.search.loads if each.rate or not supported.shares_process]
+        if not timed:
             return
-        for load in self.search.loads:
-            if load.name not in journal.answer_times:
+        for load in timed if self.settings.block_size is None else ():
+            if load.name not in times:
                 journal.add(lab.measure_answer(load))
-        lab.blocks = deal_requests(self.settings, self.prompts, journal.answer_times)
-        for load in self.search.loads:
-            seconds, size = journal.answer_times[load.name].seconds, lab.blocks[load.name].size
-            answer = f"an answer takes {seconds:.2g} s without speculation"
-            display.note(f"{load.name}: {answer}, so a block has {size} requests")
+        salt = "" if supported.shares_process else journal.started_at
+        lab.blocks = deal_requests(self.settings, self.prompts, times, salt)
+        for load in timed:
+            if answer := times.get(load.name):
+                took = f"an answer takes {answer.seconds:.2g} s without speculation"
+                size = lab.blocks[load.name].size
+                display.note(f"{load.name}: {took}, a block has {size} requests")
 
 
 def run_tuning(
@@ -132,7 +132,7 @@ def run_tuning(
             display.note(
                 f"{arm} failed at {load} ({failure.reason}): --retry-failed tries it again"
             )
-        plan.size_blocks(lab, journal, display)
+        plan.deal_again(lab, journal, display)
         search = Search(plan.search, journal, lab.measure, display.progress, lab.prepare)
         outcomes, schedule = search.run()
         return make_results(plan.context, plan.search, outcomes, schedule, journal)
@@ -212,6 +212,8 @@ def plan_run(settings: RunSettings) -> RunPlan:
         ),
     )
     header = identify(settings, backend, prompts, arms, ground.servers)
+    if not supported.shares_process:  # blocks of one way of keeping engines say nothing in another
+        header["way of keeping engines"] = keeping.words
     return RunPlan(settings, backend, search, blocks, context, header, prompts, keeping)
 
 

@@ -27,7 +27,7 @@ from outdraft.tune.rules import Rules, SearchSettings
 from outdraft.tune.schedule import Schedule, schedule_of, scheduled_arm
 from outdraft.tune.shares import TimeShares
 from outdraft.tune.texts import floor_of, next_again, other_texts, texts_part
-from outdraft.tune.visits import off_blocks, plan_visits
+from outdraft.tune.visits import plan_visits, visited_off
 
 PROFILE, RACE, TEXTS = "profile", "race", "texts"  # phases, as FINAL and SCHEDULE are
 
@@ -103,15 +103,17 @@ class Search:
     def _run_load(self, load: Load, allowed_s: float, is_visited: bool | None) -> LoadOutcome:
         """`is_visited`: whether all visits were made, where the final is in visits."""
         rules = self._rules(load)
-        part, off, cache = load, name_of(OFF), RaceCache()
+        part, off, cache = load.in_part(FINAL), name_of(OFF), RaceCache()
         is_whole, best = True, None
         while True:
             standing = self._run_race(load, rules, allowed_s, cache)
             best = standing.best
-            if best is None or off in standing.failed:
+            if best is None:
+                break
+            part = load.in_part(FINAL, name_of(best))
+            if off in standing.failed:  # judged by the blocks of the final that there are
                 break
             num_blocks = num_final_blocks(standing.measured.get(name_of(best)))
-            part = load.in_part(FINAL, name_of(best))
             elsewhere_s = self.shares.spent_s(load) - self.shares.elapsed_s(part.name)
             left_s = allowed_s - elsewhere_s
             if is_visited is None:
@@ -124,7 +126,9 @@ class Search:
                 standing = replace(standing, failed={**standing.failed, **failed})
                 break
         if best is not None and (final := self._blocks_of(part)).get(name_of(best)):
-            final[off], of_visits = off_blocks(self.journal, part)
+            of_visits = 0.0
+            if self.settings.in_visits:
+                final[off], of_visits = visited_off(self.journal, part)
             raced, floor = self._blocks_of(load), self._text_floor(load)
             judgement = judge(best, final, raced, rules, floor, of_visits)
             standing = replace(

@@ -57,7 +57,7 @@ class TimeShares:
         and to judge every load after that."""
         if self.settings.shares_process:
             return self.settings.arms
-        before = self._blocks_before_final(load)
+        before = self._before_visits() if self.settings.in_visits else self._blocks_before_final(load)
         start_s = self._start_s(before)
         loads = self.settings.loads
         to_judge = loads[loads.index(load) :]
@@ -74,10 +74,14 @@ class TimeShares:
         starts = [each.start_s for each in every if each.start_s > 0]
         return percentile(starts, 0.5) if starts else 0.0
 
+    def _before_visits(self) -> list[Block]:
+        loads = self.settings.loads
+        names = {each.name for load in loads for each in (load, texts_part(load))}
+        return [each for each in self.journal.blocks.values() if each.load in names]
+
     def visit_blocks(self, leaders: Mapping[Load, Speculation]) -> int:
         """Of each load in one visit: as many as all visits have time for."""
-        races = {each.name for each in self.settings.loads}
-        before = [each for each in self.journal.blocks.values() if each.load in races]
+        before = self._before_visits()
         num_starts = 2 * len(set(leaders.values())) + NUM_OFF_VISITS
         left_s = self.settings.budget_s - sum(each.duration_s for each in before)
         left_s -= sum(each.duration_s for each in self.journal.answer_times.values())

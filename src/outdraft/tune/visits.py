@@ -26,6 +26,7 @@ from outdraft.tune.arm import AGAIN, FINAL, Load, name_of
 from outdraft.tune.journal import Block, Journal
 
 MIN_VISIT_BLOCKS, MAX_VISIT_BLOCKS = 3, 10  # of a load, in one visit
+_SECOND = 100  # number of the first block of second visits
 NUM_OFF_VISITS = 3
 # Variance of a speedup, in those of a visit: an arm's two visits count 1/2 each, off's three count
 # 1/4, 1/2 and 1/4.
@@ -44,7 +45,7 @@ class Job:
 def plan_visits(leaders: Mapping[Load, Speculation], num_blocks: int) -> Iterator[Job]:
     """In the order of the visits; `num_blocks` of each load in one visit of an arm."""
     arms = list(dict.fromkeys(leaders.values()))
-    halves = [range(num_blocks), range(num_blocks, 2 * num_blocks)]
+    halves = [range(num_blocks), range(_SECOND, _SECOND + num_blocks)]
 
     def jobs(arm: Speculation, part: str, half: range) -> Iterator[Job]:
         for load, leader in leaders.items():
@@ -62,62 +63,53 @@ def plan_visits(leaders: Mapping[Load, Speculation], num_blocks: int) -> Iterato
     yield from jobs(OFF, AGAIN, halves[1])
 
 
-def off_blocks(journal: Journal, part: Load) -> tuple[list[Block], float | None]:
-    """Off's blocks of a final, between its visits where there were some; and the variance of a
-    visit, None where both arms took turns."""
+def visited_off(journal: Journal, part: Load) -> tuple[list[Block], float]:
+    """Off's blocks of a final between its visits, and the variance of a visit, which is infinite
+    until off was visited three times."""
     first = journal.of(part.name, name_of(OFF))
-    again = {each.block: each for each in journal.of(_again(part).name, name_of(OFF))}
-    if not again:
-        return first, None
+    where = part.in_part(AGAIN, part.subject).name
+    again = {each.block: each for each in journal.of(where, name_of(OFF))}
     between = [mean_block(each, again[each.block]) for each in first if each.block in again]
     return between, visit_variance(first, list(again.values()))
 
 
-def _again(part: Load) -> Load:
-    return part.in_part(AGAIN, part.subject)
-
-
 def mean_block(first: Block, again: Block) -> Block:
-    """Off's block as it would be between two visits: every time is the mean of both."""
+    """Off's block as it would be between two visits: times are geometric means of both. A request
+    that failed in either has failed."""
     others = {each.index: each for each in again.records}
-    pairs = [(each, others.get(each.index)) for each in first.records]
+    pairs = [(each, others[each.index]) for each in first.records if each.index in others]
     starts = [min(each.scheduled_ns for each in block.records) for block in (first, again)]
     records = [
-        _mean_record(one, other, *starts)
+        _mean_record(one, other, *starts) if one.ok and other.ok else other if one.ok else one
         for one, other in pairs
-        if other is not None and one.ok and other.ok and one.first_ns and other.first_ns
     ]
     problems = (*first.problems, *again.problems)
     return replace(first, records=tuple(records), problems=problems)
 
 
 def _mean_record(one: Record, other: Record, start: int, other_start: int) -> Record:
-    def mean(at: int | None, other_at: int | None) -> int:
-        return ((at or 0) - start + (other_at or 0) - other_start) // 2
-
+    due = (one.scheduled_ns - start + other.scheduled_ns - other_start) // 2
+    first, last = (
+        due + round(math.sqrt((times[0] or 0) * (times[1] or 0)))
+        for times in ((one.ttft_ns, other.ttft_ns), (one.e2e_ns, other.e2e_ns))
+    )
     return replace(
-        one,
-        scheduled_ns=mean(one.scheduled_ns, other.scheduled_ns),
-        sent_ns=mean(one.sent_ns, other.sent_ns),
-        first_ns=mean(one.first_ns, other.first_ns),
-        last_ns=mean(one.last_ns, other.last_ns),
-        chunk_ns=(),
+        one, scheduled_ns=due, sent_ns=due, first_ns=first, last_ns=last, chunk_ns=()
     )
 
 
-def visit_variance(first: Sequence[Block], again: Sequence[Block]) -> float | None:
+def visit_variance(first: Sequence[Block], again: Sequence[Block]) -> float:
     """Of the logarithm of a time, from visit to visit; from off's requests in two visits each.
-    None where a half was not measured twice."""
+    Infinite where a half was not measured twice."""
     steps = []
-    half = (max((each.block for each in first), default=0) + 1) // 2
     for is_later in (False, True):
         logs = [
             math.log(other.e2e_ns / one.e2e_ns)
             for one, other in _twins(first, again)
-            if (one.block >= half) == is_later and one.e2e_ns and other.e2e_ns
+            if (one.block >= _SECOND) == is_later and one.e2e_ns and other.e2e_ns
         ]
         if not logs:
-            return None
+            return math.inf
         steps.append(fmean(logs))
     return variance([0.0, steps[0], sum(steps)])
 
@@ -146,8 +138,9 @@ def with_visits(ratio: Ratio | None, of_visits: float) -> Ratio | None:
 def evidence_of_visits(evidence: Evidence, of_visits: float) -> Evidence:
     changed: dict[str, Any] = {
         name: with_visits(getattr(evidence, name), of_visits)
-        for name in ("e2e", "tpot", "ttft", "throughput", "p99")
+        for name in ("e2e", "tpot", "ttft", "throughput")
     }
+    changed["p99"] = None  # means of two times have another tail
     for name in ("by_category", "by_temperature"):
         parts = getattr(evidence, name)
         changed[name] = {part: with_visits(each, of_visits) for part, each in parts.items()}
