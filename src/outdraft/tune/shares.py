@@ -57,11 +57,14 @@ class TimeShares:
         and to judge every load after that."""
         if self.settings.shares_process:
             return self.settings.arms
-        before = self._before_visits() if self.settings.in_visits else self._blocks_before_final(load)
+        in_visits, loads = self.settings.in_visits, self.settings.loads
+        before = self._before_visits() if in_visits else self._blocks_before_final(load)
         start_s = self._start_s(before)
-        loads = self.settings.loads
-        to_judge = loads[loads.index(load) :]
-        final_s = 2 * MIN_FINAL_BLOCKS * sum(self.block_s(each, OFF) for each in to_judge)
+        to_judge = loads if in_visits else loads[loads.index(load) :]
+        block_s = sum(self.block_s(each, OFF) for each in to_judge)
+        final_s = 2 * MIN_FINAL_BLOCKS * block_s
+        if in_visits:  # of one arm
+            final_s = 6 * MIN_VISIT_BLOCKS * block_s + (NUM_OFF_VISITS + 2) * start_s
         first_s = sum(each.duration_s for each in self.journal.answer_times.values())
         elapsed_s = first_s + sum(each.duration_s for each in before)
         if elapsed_s + start_s + final_s <= self.settings.budget_s:
