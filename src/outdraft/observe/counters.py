@@ -81,9 +81,7 @@ def _sglang_acceptance(page: Mapping[str, float]) -> Acceptance | None:
 
 
 def read_written(page: Mapping[str, float]) -> Written | None:
-    """None where the page does not tell both. llama.cpp does not count texts."""
-    if "llamacpp:tokens_predicted_total" in page:
-        return Written(int(page["llamacpp:tokens_predicted_total"]), 0)
+    """None where the page does not tell both."""
     prefix = "sglang" if engine_of(page) == "sglang" else "vllm"
     tokens = page.get(f"{prefix}:generation_tokens_total")
     texts = page.get(f"{prefix}:num_requests_total")

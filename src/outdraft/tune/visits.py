@@ -93,9 +93,7 @@ def _mean_record(one: Record, other: Record, start: int, other_start: int) -> Re
         due + round(math.sqrt((times[0] or 0) * (times[1] or 0)))
         for times in ((one.ttft_ns, other.ttft_ns), (one.e2e_ns, other.e2e_ns))
     )
-    return replace(
-        one, scheduled_ns=due, sent_ns=due, first_ns=first, last_ns=last, chunk_ns=()
-    )
+    return replace(one, scheduled_ns=due, sent_ns=due, first_ns=first, last_ns=last, chunk_ns=())
 
 
 def visit_variance(first: Sequence[Block], again: Sequence[Block]) -> float:
