@@ -4,8 +4,9 @@ First the profile: off, every proposer at its longest draft and, where the engin
 step costs, the promising ones at a short one. That predicts all arms (`prediction.py`). A proposer
 that is far behind after its first block gets no more. Then arms run in blocks beside off. Before
 each block, predictions and all blocks together say what is believed of every arm (`belief.py`): the
-leader runs on, and with it those that may still be better by more than matters, also ones that have not run
-yet. Without such rivals the race is over. The leader is judged in the final, on other requests.
+leader runs on, and with it those that may still be better by more than matters, also ones that have
+not run yet. Without such rivals the race is over. The leader is judged in the final, on other
+requests.
 """
 
 from __future__ import annotations
