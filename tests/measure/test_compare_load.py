@@ -178,6 +178,7 @@ class TestRunning:
         assert outcome.evidence is not None
         assert not any("were running" in each for each in outcome.evidence.problems)
 
+    @pytest.mark.slow
     def test_a_server_that_runs_fewer_is_said_to(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """As one with a limit of its own does; here its count is half of the truth."""
         with FakeServer(self.script) as candidate:

@@ -179,7 +179,8 @@ def test_what_the_page_forbids(api: Any, path: str, count: int, session: request
     statuses = send_many(api[path]["POST"], GenerationMode.NEGATIVE, count, session)
     # Next to none is taken: 0.0 passes for false, and of two faults the model's name may be told.
     assert set(statuses) <= {200, 400, 404}
-    assert statuses[400] >= 0.98 * count
+    # Examples near one that is taken come in a row, which weighs more among few of them.
+    assert statuses[200] <= max(0.02 * count, 8), statuses
 
 
 def test_a_name_in_the_path(api: Any, session: requests.Session) -> None:

@@ -19,7 +19,7 @@ from tests.measure.simulated import Simulated
 from .planted import Truth
 
 URL = "http://staged"
-OFF_SCRIPT = Script(ttft_s=0.02, tpot_s=0.004, prompt_spread=0.2, noise=0.03)
+OFF_SCRIPT = Script(ttft_s=0.1, tpot_s=0.025, prompt_spread=0.2, noise=0.03)
 VLLM = Vllm(Installation("0.22.1", frozenset({"--enable-sleep-mode"})))
 VLLM_ON_CPU = Vllm(Installation("0.22.1", frozenset(), device="cpu"))
 

@@ -96,7 +96,7 @@ def test_no_engine_is_started_twice_and_the_rest_of_the_time_is_spent_measuring(
     for outcome in outcomes:
         assert outcome.standing.verdict is not None, outcome.result.name
         assert outcome.standing.verdict.decision == expected
-    assert journal.starts_s() == pytest.approx(stage.start_s * stage.starts.total(), abs=10)
+    assert journal.starts_s() == pytest.approx(stage.start_s * stage.starts.total(), abs=20)
 
 
 def test_an_engine_that_is_up_runs_the_first_blocks_of_all_loads(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_one_engine_at_a_time_is_visited_around_a_baseline_that_is_visited_again
 @pytest.mark.parametrize("budget_s", [240, 290, 330, 380])
 def test_without_the_last_visit_there_is_no_verdict(budget_s: float, tmp_path: Path) -> None:
     outcome, starts = visited(Stage(WINNING, start_s=30), tmp_path / "journal", budget_s)
-    if starts[3:].count("off") < 3:
+    if starts.count("off") < 4:  # the first is of the profile
         verdict = outcome.standing.verdict
         assert verdict is None or verdict.decision == INCONCLUSIVE
 
