@@ -6,7 +6,7 @@ fields are refused by name: a misspelled setting must not be ignored silently.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 from pydantic_core import PydanticCustomError
 
 from outdraft.engine.sequence import MAX_BIAS, MAX_CHOICES, MAX_LOGPROBS, MAX_STOP_STRINGS
@@ -44,6 +44,13 @@ def _at_most(limit: int) -> BeforeValidator:
     return BeforeValidator(counted)
 
 
+def _no_number(value: Any) -> Any:
+    """In Python 0.0 is False; in JSON it is not."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise PydanticCustomError("bool_type", "Input should be a valid boolean")
+    return value
+
+
 class _Strict(BaseModel):
     # Strict: `"5"` is not 5, and NaN is refused. Lists have `fail_fast` for the same reason as
     # `_at_most`: a million errors take seconds and all memory.
@@ -67,8 +74,8 @@ class SpeculationOverride(_Strict):
 
 
 class StreamOptions(_Strict):
-    include_usage: bool | None = None
-    continuous_usage_stats: bool | None = None
+    include_usage: StrictBool | None = None
+    continuous_usage_stats: StrictBool | None = None
 
 
 class _Sampling(_Strict):
@@ -89,17 +96,17 @@ class _Sampling(_Strict):
     seed: int | None = Field(None, ge=-_SEED, lt=_SEED)
     stop: _StopString | _StopStrings | None = None
     stop_token_ids: list[_TokenId] | None = Field(None, max_length=MAX_STOP_STRINGS)
-    ignore_eos: bool = False
-    stream: bool | None = False
+    ignore_eos: StrictBool = False
+    stream: StrictBool | None = False
     stream_options: StreamOptions | None = None
     speculation: SpeculationOverride | None = None
-    include_metrics: bool = False
-    return_token_ids: bool | None = None
+    include_metrics: StrictBool = False
+    return_token_ids: StrictBool | None = None
     # Accepted because clients send them; without effect.
     user: str | None = Field(None, max_length=4096)
     request_id: str | None = Field(None, max_length=256)
     skip_special_tokens: Literal[True] | None = None
-    spaces_between_special_tokens: bool | None = None
+    spaces_between_special_tokens: StrictBool | None = None
     use_beam_search: Literal[False] | None = None
 
     @property
@@ -121,11 +128,11 @@ class _Sampling(_Strict):
 
 class CompletionRequest(_Sampling):
     prompt: str | _Tokens | Annotated[list[str], _Prompts] | Annotated[list[_Tokens], _Prompts]
-    echo: bool | None = False
+    echo: StrictBool | None = False
     logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
     best_of: Literal[1] | None = None
     suffix: Literal[""] | None = None
-    add_special_tokens: bool = True
+    add_special_tokens: StrictBool = True
 
     @property
     def writes(self) -> bool:
@@ -171,14 +178,14 @@ class ResponseFormat(_Strict):
 class ChatRequest(_Sampling):
     messages: _Messages
     max_completion_tokens: int | None = Field(None, ge=0, le=MAX_TOKENS)
-    logprobs: bool | None = False
+    logprobs: StrictBool | None = False
     top_logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
-    add_generation_prompt: bool = True
+    add_generation_prompt: StrictBool = True
     response_format: ResponseFormat | None = None
     tools: _Empty | None = None
     tool_choice: Literal["none", "auto"] | None = None
-    parallel_tool_calls: bool | None = None
-    store: Literal[False] | None = None
+    parallel_tool_calls: StrictBool | None = None
+    store: Annotated[Literal[False], BeforeValidator(_no_number)] | None = None
     metadata: Annotated[dict[str, str] | None, _at_most(16)] = Field(None, max_length=16)
     service_tier: Literal["auto", "default"] | None = None
 
@@ -187,9 +194,9 @@ class TokenizeRequest(_Strict):
     model: _Name | None = None
     prompt: str | None = None
     messages: _Messages | None = None
-    add_special_tokens: bool = True
-    add_generation_prompt: bool = True
-    return_token_strs: bool = False
+    add_special_tokens: StrictBool = True
+    add_generation_prompt: StrictBool = True
+    return_token_strs: StrictBool = False
 
 
 class DetokenizeRequest(_Strict):
