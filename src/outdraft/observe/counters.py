@@ -17,6 +17,9 @@ _GAUGES = {
     "vllm:num_requests_running": "running_requests",
     "sglang:num_running_reqs": "running_requests",
     "llamacpp:requests_processing": "running_requests",
+    "vllm:num_requests_waiting": "waiting_requests",
+    "sglang:num_queue_reqs": "waiting_requests",
+    "llamacpp:requests_deferred": "waiting_requests",
 }
 
 
@@ -102,7 +105,7 @@ def read_step_seconds(page: Mapping[str, float]) -> dict[int, float]:
 
 
 def read_gauges(page: Mapping[str, float]) -> dict[str, float]:
-    """KV cache usage and running requests, as far as the page has them."""
+    """KV cache usage, running and waiting requests, as far as the page has them."""
     return {gauge: page[name] for name, gauge in _GAUGES.items() if name in page}
 
 

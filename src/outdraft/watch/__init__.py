@@ -1,0 +1,1 @@
+"""Is speculation paying now? Many servers, read over time."""

@@ -1,0 +1,92 @@
+"""What a watch finds: benefits, alarms, advice. Plain values, written as JSON in events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+FLEET = ""  # the name of all replicas together
+
+
+class Source(StrEnum):
+    """Where a net benefit comes from, the most direct first."""
+
+    CONTROL = "control"  # plain replicas among the watched ones, under the same load
+    CANARY = "canary"  # short slices without speculation on the same server
+    COSTS = "costs"  # the costs that `tune` measured, and the acceptance of now
+
+
+class Action(StrEnum):
+    KEEP = "KEEP"
+    LOWER_K = "LOWER K"
+    TURN_OFF = "TURN OFF"
+    TURN_OFF_FOR = "TURN OFF FOR"
+
+
+@dataclass(frozen=True, slots=True)
+class Benefit:
+    """The speedup by speculation over none: 1 is break-even. Of time per token after the first."""
+
+    source: Source
+    estimate: float
+    low: float | None  # None: too little was seen for an interval
+    high: float | None
+    start: float  # seconds since 1970, of what it is about
+    end: float
+    assumes: str  # one sentence
+    running: float | None = None  # requests at a time, on average
+    part: str = ""  # "temperature 1+", "9 or more at a time"; empty: everything
+
+    @property
+    def is_loss(self) -> bool:
+        return self.high is not None and self.high < 1
+
+    @property
+    def is_gain(self) -> bool:
+        return self.low is not None and self.low > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    kind: str  # e.g. "acceptance_collapsed"; the names of alarms.toml
+    replica: str  # FLEET: all of them
+    since: float
+    evidence: str  # one line with the figures
+    advice: str  # one line: the next thing to try
+    command: str  # one command
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    action: Action
+    replica: str
+    since: float
+    reason: str
+    k: int | None = None  # of LOWER K
+    part: str = ""  # of TURN OFF FOR
+    benefit: Benefit | None = None
+    lost_tokens_per_hour: float | None = None  # what not following it costs
+    lost_gpu_seconds_per_hour: float | None = None
+    lost_money_per_hour: float | None = None
+
+    @property
+    def words(self) -> str:
+        if self.action is Action.LOWER_K:
+            return f"{self.action} TO {self.k}"
+        return f"{self.action} {self.part}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A line of the events file, and the body of a webhook."""
+
+    at: float
+    kind: str  # "alarm", "alarm ended", "advice", "action", "action taken back", "replica"
+    replica: str
+    text: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
