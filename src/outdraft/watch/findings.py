@@ -79,7 +79,7 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class Notice:
     """A line of the events file, and the body of a webhook."""
 
     at: float
