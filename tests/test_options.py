@@ -96,6 +96,23 @@ def test_help_shows_the_default_and_no_earlier_name() -> None:
     assert "--acceptance" not in shown
 
 
+def test_arguments_without_a_flag_that_may_be_several(tmp_path: Path) -> None:
+    options = (Option("urls", "addresses", repeats=True), Option("--quiet", "say less", bool))
+    for flags, text, expected in (
+        (("a", "b"), "", ["a", "b"]),
+        ((), 'urls = ["c"]', ["c"]),
+        (("a",), 'urls = ["c"]', ["a"]),
+        ((), "", None),
+    ):
+        path = tmp_path / "settings.toml"
+        path.write_text(text)
+        parser = argparse.ArgumentParser()
+        add_options(parser, "all", options)
+        args = parser.parse_args(flags)
+        fill_options(args, options, str(path), "watch")
+        assert args.urls == expected
+
+
 def test_no_such_file() -> None:
     with pytest.raises(OptionError, match=r"cannot read nowhere\.toml"):
         fill_options(argparse.Namespace(), (), "nowhere.toml", "tune")

@@ -87,6 +87,8 @@ def add_options(parser: argparse.ArgumentParser, title: str, options: Iterable[O
         if not option.is_switch:
             words["metavar"] = option.value_name
         if not option.flag.startswith("-"):
+            if option.repeats:  # any number of them, also none
+                words |= {"nargs": "*", "default": argparse.SUPPRESS}
             parser.add_argument(option.flag, **words)
             continue
         action = "store_true" if option.is_switch else "append" if option.repeats else "store"

@@ -22,6 +22,8 @@ GPU = Option("--gpu", "name and number of the GPUs: h100, h200:2, rtx4090 …", 
 PORT = Option("--port", "port to serve at", default=8000, minimum=1, maximum=65535)
 SERVED_MODEL_NAME = Option("--served-model-name", "what requests call the model", metavar="NAME")
 API_KEY = Option("--api-key", "sent as a bearer token", metavar="KEY")
+ADMIN_KEY = Option("--admin-key", "of our server's admin endpoint (default: $OUTDRAFT_ADMIN_KEY, "
+                   "else it is off)", metavar="KEY")  # fmt: skip
 
 # Speculation
 DRAFT = Option("--draft", "draft model, named like a target; or folder of a head", metavar="MODEL")
