@@ -1,0 +1,148 @@
+"""What a watch knows at one moment: the value that the terminal, the page, /metrics and `--json`
+are made of. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from outdraft.observe.histogram import Histogram
+from outdraft.observe.reading import Growth
+from outdraft.watch.findings import Action, Advice, Alarm, Benefit, Notice
+
+
+class ReplicaState(StrEnum):
+    NEW = "new"  # nothing is known yet: it was read once, or never
+    UP = "up"
+    DOWN = "down"  # the last question had no usable answer
+    GONE = "gone"  # no longer among the replicas
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Of a histogram, linear within its buckets."""
+
+    count: float
+    mean: float | None
+    p10: float | None
+    p50: float | None
+    p90: float | None
+    p99: float | None
+
+    @classmethod
+    def of(cls, histogram: Histogram) -> Quantiles:
+        points = (histogram.quantile(q) for q in (0.1, 0.5, 0.9, 0.99))
+        return cls(histogram.count, histogram.mean, *points)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFigures:
+    """Figures of a stretch of time. None: the server does not say, or nothing happened."""
+
+    start: float
+    end: float
+    seconds: float  # in which somebody looked
+    num_requests: float
+    num_tokens: float
+    num_restarts: int
+    tokens_per_s: float | None = None
+    requests_per_s: float | None = None
+    seconds_per_token: float | None = None  # of a stream after its first token
+    acceptance_rate: float | None = None
+    acceptance_length: float | None = None
+    acceptance_by_position: tuple[float, ...] = ()
+    mean_k: float | None = None
+    tokens_per_round: float | None = None  # rounds without a draft included
+    times: Mapping[str, Quantiles] = field(default_factory=dict)  # ttft, tpot, e2e: seconds
+    bands: Mapping[str, Quantiles] = field(default_factory=dict)  # acceptance by temperature
+    running: float | None = None
+    waiting: float | None = None
+    kv_usage: float | None = None  # 0 to 1
+    preemptions: float | None = None
+    prefix_hit_rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaView:
+    """One replica, or all of them together."""
+
+    name: str  # no credentials; FLEET: all of them
+    state: ReplicaState
+    engine: str | None = None
+    model: str | None = None
+    version: str | None = None
+    reason: str = ""  # why it is down
+    speculates: bool | None = None
+    window: WindowFigures | None = None  # of `Snapshot.window_s`
+    benefit: Benefit | None = None
+    parts: tuple[Benefit, ...] = ()  # the benefit of parts of the traffic, where known
+    alarms: tuple[Alarm, ...] = ()
+    advice: Advice | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    at: float  # seconds since 1970
+    since: float  # when the watch began, earlier runs of the same state included
+    window_s: float
+    replicas: tuple[ReplicaView, ...]
+    fleet: ReplicaView
+    notices: tuple[Notice, ...] = ()  # the last ones, oldest first
+
+    @property
+    def says_keep(self) -> bool:
+        """Nobody is advised to change anything."""
+        views = (self.fleet, *self.replicas)
+        return all(view.advice is None or view.advice.action is Action.KEEP for view in views)
+
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        return tuple(alarm for view in (self.fleet, *self.replicas) for alarm in view.alarms)
+
+    def to_json(self) -> dict[str, Any]:
+        data = asdict(self)
+        for view, written in zip(
+            (self.fleet, *self.replicas), (data["fleet"], *data["replicas"]), strict=True
+        ):
+            if view.advice is not None:
+                written["advice"]["words"] = view.advice.words
+        return data
+
+
+def window_figures(window: Growth) -> WindowFigures:
+    counters, acceptance, seconds = window.counters, window.acceptance, window.seconds
+    tokens, requests = counters.get("num_tokens", 0.0), counters.get("num_requests", 0.0)
+    queries = counters.get("prefix_queries", 0.0)
+    return WindowFigures(
+        window.start,
+        window.end,
+        seconds,
+        requests,
+        tokens,
+        window.num_restarts,
+        tokens_per_s=tokens / seconds if seconds > 0 else None,
+        requests_per_s=requests / seconds if seconds > 0 and "num_requests" in counters else None,
+        seconds_per_token=window.seconds_per_token,
+        acceptance_rate=acceptance.rate if acceptance else None,
+        acceptance_length=acceptance.length if acceptance else None,
+        acceptance_by_position=acceptance.rate_per_position if acceptance else (),
+        mean_k=acceptance.mean_k if acceptance else None,
+        tokens_per_round=tokens_per_round(window),
+        times={name: Quantiles.of(each) for name, each in window.times.items() if each.count},
+        running=window.gauge("running_requests"),
+        waiting=window.gauge("waiting_requests"),
+        kv_usage=window.gauge("kv_cache_usage"),
+        preemptions=counters.get("num_preemptions"),
+        prefix_hit_rate=counters.get("prefix_hits", 0.0) / queries if queries > 0 else None,
+    )
+
+
+def tokens_per_round(window: Growth) -> float | None:
+    """Tokens of a sequence per decoding step, steps without a draft included."""
+    if window.acceptance is None:
+        return None
+    tokens = window.counters.get("num_tokens", 0.0) - window.counters.get("num_requests", 0.0)
+    steps = tokens - window.acceptance.num_accepted_tokens
+    return tokens / steps if steps > 0 else None
