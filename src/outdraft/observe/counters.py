@@ -1,26 +1,15 @@
 """What a /metrics page says, under the names of each engine."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
 from outdraft.acceptance import Acceptance
+from outdraft.observe.names import GAUGES
 
 # Names of backends, and the first part of their metrics' names. Our own server has vLLM's metrics
 # beside its own, so it is looked for first.
 ENGINE_PREFIXES = ("outdraft", "llamacpp", "sglang", "vllm")
-_GAUGES = {
-    "vllm:kv_cache_usage_perc": "kv_cache_usage",  # share of the KV cache in use, 0 to 1
-    "sglang:token_usage": "kv_cache_usage",
-    "llamacpp:kv_cache_usage_ratio": "kv_cache_usage",
-    "vllm:num_requests_running": "running_requests",
-    "sglang:num_running_reqs": "running_requests",
-    "llamacpp:requests_processing": "running_requests",
-    "vllm:num_requests_waiting": "waiting_requests",
-    "sglang:num_queue_reqs": "waiting_requests",
-    "llamacpp:requests_deferred": "waiting_requests",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +47,8 @@ def read_acceptance(page: Mapping[str, float]) -> Acceptance | None:
         num_draft_tokens=int(proposed),
         num_accepted_tokens=int(page.get(f"{name}_accepted_tokens_total", 0)),
         accepted_per_position=_by_position(page, f"{name}_accepted_tokens_per_pos_total"),
-        drafted_per_position=_by_position(page, "outdraft:draft_tokens_per_pos_total"),
+        drafted_per_position=_by_position(page, "outdraft:draft_tokens_per_pos_total")
+        or _by_position(page, f"{name}_draft_tokens_per_pos_total"),
     )
 
 
@@ -106,7 +96,7 @@ def read_step_seconds(page: Mapping[str, float]) -> dict[int, float]:
 
 def read_gauges(page: Mapping[str, float]) -> dict[str, float]:
     """KV cache usage, running and waiting requests, as far as the page has them."""
-    return {gauge: page[name] for name, gauge in _GAUGES.items() if name in page}
+    return {gauge: page[name] for name, gauge in GAUGES.items() if name in page}
 
 
 def _by_position(page: Mapping[str, float], name: str) -> list[int]:
@@ -116,6 +106,6 @@ def _by_position(page: Mapping[str, float], name: str) -> list[int]:
 
 def _by_number(page: Mapping[str, float], name: str, label: str) -> dict[int, float]:
     """The samples of `name` by the number that is the value of their only label."""
-    sample = re.compile(rf'{name}\{{{label}="(\d+)"\}}')
-    matches = ((sample.fullmatch(key), value) for key, value in page.items())
-    return {int(matched[1]): value for matched, value in matches if matched}
+    start = f'{name}{{{label}="'
+    found = ((key[len(start) : -2], value) for key, value in page.items() if key.startswith(start))
+    return {int(number): value for number, value in found if number.isdecimal()}

@@ -14,7 +14,8 @@ _BUCKET = re.compile(r'le="([^"]+)"')
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Observations by the smallest bound that is not below them; the last bound is infinity."""
+    """Observations by the smallest bound that is not below them; the last bound is infinity, also
+    of a page that lacks it."""
 
     bounds: tuple[float, ...]
     counts: tuple[float, ...]  # of each bucket by itself
@@ -28,14 +29,35 @@ class Histogram:
         start = f"{name}_bucket{{"
         for key, value in page.items():
             if key.startswith(start) and (matched := _BUCKET.search(key)):
-                bound = float(matched[1])
+                bound = _number(matched[1])
                 below[bound] = below.get(bound, 0.0) + value
-        if not below:
-            return None
+        return cls._from_below(below, page.get(f"{name}_sum", 0.0)) if below else None
+
+    @classmethod
+    def read_by(cls, page: Mapping[str, float], name: str, label: str) -> dict[str, Histogram]:
+        """One for each value of a label."""
+        below: dict[str, dict[float, float]] = {}
+        start = f"{name}_bucket{{"
+        values = re.compile(rf'\b{label}="([^"]*)"')
+        for key, value in page.items():
+            if key.startswith(start) and (matched := _BUCKET.search(key)):
+                labelled = values.search(key)
+                part = below.setdefault(labelled[1] if labelled else "", {})
+                bound = _number(matched[1])
+                part[bound] = part.get(bound, 0.0) + value
+        return {
+            part: cls._from_below(levels, page.get(f'{name}_sum{{{label}="{part}"}}', 0.0))
+            for part, levels in below.items()
+        }
+
+    @classmethod
+    def _from_below(cls, below: Mapping[float, float], sum_of_all: float) -> Histogram:
         bounds = tuple(sorted(below))
         levels = (0.0, *(below[bound] for bound in bounds))
+        if not math.isinf(bounds[-1]):
+            bounds, levels = (*bounds, math.inf), (*levels, levels[-1])
         counts = tuple(max(high - low, 0.0) for low, high in pairwise(levels))
-        return cls(bounds, counts, page.get(f"{name}_sum", 0.0))
+        return cls(bounds, counts, sum_of_all)
 
     @property
     def count(self) -> float:
@@ -46,11 +68,24 @@ class Histogram:
         return self.sum / self.count if self.count else None
 
     def __add__(self, other: Histogram) -> Histogram:
-        """ValueError where the bounds differ: replicas of two versions."""
+        """Where the bounds differ (replicas of two versions), only those that both have are kept:
+        coarser, and still right."""
         if self.bounds != other.bounds:
-            raise ValueError("histograms with other bounds")
+            shared = frozenset(self.bounds) & frozenset(other.bounds)
+            return self._coarser(shared) + other._coarser(shared)
         counts = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
         return Histogram(self.bounds, counts, self.sum + other.sum)
+
+    def _coarser(self, bounds: frozenset[float]) -> Histogram:
+        counts: list[float] = []
+        waiting = 0.0
+        for bound, count in zip(self.bounds, self.counts, strict=True):
+            waiting += count
+            if bound in bounds:
+                counts.append(waiting)
+                waiting = 0.0
+        kept = tuple(bound for bound in self.bounds if bound in bounds)
+        return Histogram(kept, tuple(counts), self.sum)
 
     def since(self, before: Histogram | None) -> Histogram:
         """What was observed after `before`; all of it where the server was restarted."""
@@ -63,21 +98,33 @@ class Histogram:
         """The bounds between which the q-th quantile lies; None without observations."""
         if not self.count:
             return None
-        wanted, seen = q * self.count, 0.0
+        wanted, seen, found = q * self.count, 0.0, 0
         for at, count in enumerate(self.counts):
-            seen += count
-            if seen >= wanted and count:
-                return (self.bounds[at - 1] if at else 0.0), self.bounds[at]
-        return self.bounds[-2] if len(self.bounds) > 1 else 0.0, self.bounds[-1]
+            if count:
+                seen, found = seen + count, at
+                if seen >= wanted:
+                    break
+        high = self.bounds[found]
+        return (self.bounds[found - 1] if found else min(high, 0.0)), high
 
     def quantile(self, q: float) -> float | None:
-        """Linear within its bucket, as Prometheus does it; the last bound where it is beyond."""
+        """Linear within its bucket, as Prometheus does it; the last bound where it is beyond. None
+        without observations or bounds."""
         within = self.bucket_of(q)
         if within is None:
             return None
         low, high = within
         if math.isinf(high):
-            return low
+            return low if len(self.bounds) > 1 else None
         at = bisect_left(self.bounds, high)
         before = math.fsum(self.counts[:at])
         return low + (high - low) * min(max(q * self.count - before, 0.0) / self.counts[at], 1.0)
+
+
+def _number(bound: str) -> float:
+    """A bound that is no number holds nothing that another would not."""
+    try:
+        number = float(bound)
+    except ValueError:
+        return math.inf
+    return number if math.isfinite(number) else math.inf

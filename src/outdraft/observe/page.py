@@ -6,14 +6,23 @@ a parser that looks for substrings counts twice.
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
+
+from outdraft.observe.names import NOT_ADDED
 
 _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+\S+)?$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 Page = dict[str, float]  # 'name' or 'name{position="0"}' → value, summed over all other labels
 
-_KEPT_LABELS = ("position", "k", "finished_reason", "temperature", "tokens", "le")
+_KEPT_LABELS = frozenset(
+    ("position", "k", "finished_reason", "temperature", "tokens", "le", "side", "running")
+)
+_MODEL = 'served_model{model_name="'  # of a page's models, which no name of an engine is
+_MAX_MODELS, _MAX_MODEL_CHARS = 8, 200
+_MAX_VALUE = 1e18  # sums of such values stay finite
+_MAX_SERIES_CHARS = 1_000  # a longer beginning of a line is nobody's, and would be remembered
 
 
 def parse_samples(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
@@ -36,10 +45,44 @@ def parse_page(text: str) -> Page:
     """A page by name and by those labels that our readers use."""
     page: Page = {}
     for name, labels, value in parse_samples(text):
-        kept = ",".join(f'{k}="{v}"' for k, v in labels.items() if k in _KEPT_LABELS)
-        key = f"{name}{{{kept}}}" if kept else name
-        page[key] = page.get(key, 0.0) + value
+        _count(page, name, _key(name, labels), value)
     return page
+
+
+def parse_named(text: str, names: Collection[str]) -> Page:
+    """Only these names, and the models that are served (`read_models`). A server's series are the
+    same at every look, so what a line's beginning means is remembered; other lines cost little."""
+    page: Page = {}
+    models: set[str] = set()
+    for line in text.splitlines():
+        end = line.find("{")
+        if end < 0:
+            end = line.find(" ")
+        if line[:end] not in names:
+            continue
+        series, closing, value = line.rpartition("}")
+        if not closing:
+            series, _, value = line.partition(" ")
+        if len(series) > _MAX_SERIES_CHARS:
+            continue
+        name, key, model = _described(series)
+        try:
+            number = float(value)  # the usual case: no time behind it
+        except ValueError:
+            for _, _, timed in parse_samples(line):
+                number = timed
+                break
+            else:
+                continue
+        if abs(number) < _MAX_VALUE:  # NaN is not
+            _count(page, name, key, number)
+            models.add(model)
+    named = sorted(model for model in models if model)[:_MAX_MODELS]
+    return page | {f'{_MODEL}{model}"}}': 1.0 for model in named}
+
+
+def read_models(page: Mapping[str, float]) -> tuple[str, ...]:
+    return tuple(key[len(_MODEL) : -2] for key in page if key.startswith(_MODEL))
 
 
 def page_difference(after: Mapping[str, float], before: Mapping[str, float]) -> Page:
@@ -56,3 +99,23 @@ def page_difference(after: Mapping[str, float], before: Mapping[str, float]) -> 
         elif not name.endswith("_bucket"):
             changed[key] = value
     return changed
+
+
+def _count(page: Page, name: str, key: str, value: float) -> None:
+    known = page.get(key)
+    if known is not None:
+        value = max(known, value) if name in NOT_ADDED else known + value
+    page[key] = value
+
+
+def _key(name: str, labels: Mapping[str, str]) -> str:
+    kept = ",".join([f'{k}="{v}"' for k, v in labels.items() if k in _KEPT_LABELS])
+    return f"{name}{{{kept}}}" if kept else name
+
+
+@lru_cache(maxsize=1 << 15)
+def _described(series: str) -> tuple[str, str, str]:
+    """`name` or `name{labels` → its name, its key on a page, its model."""
+    name, _, text = series.partition("{")
+    labels = dict(_LABEL.findall(text))
+    return name, _key(name, labels), labels.get("model_name", "")[:_MAX_MODEL_CHARS]

@@ -3,57 +3,33 @@ for every engine. Pure."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from outdraft.acceptance import Acceptance
 from outdraft.observe.counters import engine_of, read_acceptance, read_gauges
 from outdraft.observe.histogram import Histogram
-from outdraft.observe.page import Page
+from outdraft.observe.names import (
+    COUNTERS,
+    HISTOGRAMS,
+    NAMES,
+    REQUEST_ACCEPTANCE,
+    SLICE_SECONDS,
+    SLICE_TOKENS,
+    START_TIME,
+)
+from outdraft.observe.page import Page, parse_named, read_models
 
-# Counters that every engine has under a name of its own. Those that it lacks stay 0.
-# decode_*: seconds of streams between their first and last token, and the tokens in them.
-_COUNTERS: Mapping[str, Mapping[str, str]] = {
-    "vllm": {
-        "num_tokens": "vllm:generation_tokens_total",
-        "num_prompt_tokens": "vllm:prompt_tokens_total",
-        "num_requests": "vllm:e2e_request_latency_seconds_count",
-        "num_preemptions": "vllm:num_preemptions_total",
-        "prefix_queries": "vllm:prefix_cache_queries_total",
-        "prefix_hits": "vllm:prefix_cache_hits_total",
-        "decode_seconds": "vllm:request_decode_time_seconds_sum",
-        "decode_tokens": "vllm:request_generation_tokens_sum",  # less one for each request
-    },
-    "sglang": {
-        "num_tokens": "sglang:generation_tokens_total",
-        "num_prompt_tokens": "sglang:prompt_tokens_total",
-        "num_requests": "sglang:num_requests_total",
-        "num_preemptions": "sglang:num_retracted_reqs_total",
-        "decode_seconds": "sglang:inter_token_latency_seconds_sum",
-        "decode_tokens": "sglang:inter_token_latency_seconds_count",
-    },
-    "llamacpp": {
-        "num_tokens": "llamacpp:tokens_predicted_total",
-        "num_prompt_tokens": "llamacpp:prompt_tokens_total",
-        "decode_seconds": "llamacpp:tokens_predicted_seconds_total",
-        "decode_tokens": "llamacpp:tokens_predicted_total",
-    },
-}
-_HISTOGRAMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "vllm": {
-        "ttft": ("vllm:time_to_first_token_seconds",),
-        "tpot": ("vllm:request_time_per_output_token_seconds",),
-        "e2e": ("vllm:e2e_request_latency_seconds",),
-    },
-    "sglang": {
-        "ttft": ("sglang:time_to_first_token_seconds",),
-        "tpot": ("sglang:time_per_output_token_seconds", "sglang:inter_token_latency_seconds"),
-        "e2e": ("sglang:e2e_request_latency_seconds",),
-    },
-    "llamacpp": {},
-}
 TIMES = ("ttft", "tpot", "e2e")
+Slices = Mapping[tuple[str, str], tuple[float, float]]
+
+_SHARES = ("kv_cache_usage", "prefix_hit_rate")  # gauges that several servers do not add up to
+_SLICE_LABEL = re.compile(r'(side|running)="([^"]*)"')
+# Of what a page may make as much as it likes; a history keeps it many times.
+_MAX_POSITIONS, _MAX_BANDS, _MAX_SLICES, _MAX_BOUNDS = 64, 16, 64, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +38,18 @@ class Reading:
 
     at: float  # seconds since 1970, by the clock of the reader
     engine: str | None  # a backend's name
-    counters: Mapping[str, float]  # the names of _COUNTERS
-    gauges: Mapping[str, float]  # running_requests, waiting_requests, kv_cache_usage
+    counters: Mapping[str, float]  # the names of observe.names.COUNTERS
+    gauges: Mapping[str, float]  # running_requests, waiting_requests, kv_cache_usage, …
     times: Mapping[str, Histogram] = field(default_factory=dict)  # of TIMES
     acceptance: Acceptance | None = None  # None: it does not speculate, or does not say
     started_at: float | None = None
     page: Page = field(default_factory=dict, compare=False)
+    model: str | None = None  # its name on the page; several with commas
+    version: str | None = None  # on no page: asked now and then
+    # Shares accepted of a request's draft tokens, by its band of temperatures.
+    acceptance_shares: Mapping[str, Histogram] = field(default_factory=dict)
+    # (side, running) → tokens and seconds of decoding steps, with and without speculation.
+    slices: Slices = field(default_factory=dict)
 
     @property
     def speculates(self) -> bool:
@@ -85,10 +67,13 @@ class Growth:
     times: Mapping[str, Histogram]
     acceptance: Acceptance | None
     num_restarts: int = 0
-    gap_s: float = 0.0  # in which nobody looked
+    gap_s: float = 0.0  # in which nobody looked; counters grew in it too
+    acceptance_shares: Mapping[str, Histogram] = field(default_factory=dict)
+    slices: Slices = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
+        """In which somebody looked."""
         return self.end - self.start - self.gap_s
 
     def gauge(self, name: str) -> float | None:
@@ -97,104 +82,246 @@ class Growth:
             return None
         return self.gauge_seconds[name] / self.seconds
 
+    def per_second(self, name: str) -> float | None:
+        """Of a counter, over all the time: it grew in gaps too."""
+        seconds = self.end - self.start
+        return self.counters[name] / seconds if name in self.counters and seconds > 0 else None
+
     @property
     def seconds_per_token(self) -> float | None:
         """Of one stream after its first token, over all tokens of requests that ended."""
         tokens = self.counters.get("decode_tokens", 0.0)
         return self.counters.get("decode_seconds", 0.0) / tokens if tokens > 0 else None
 
+    @property
+    def acceptance_share(self) -> Histogram | None:
+        """Of all temperatures."""
+        bands = list(self.acceptance_shares.values())
+        return sum(bands[1:], bands[0]) if bands else None
+
     @classmethod
     def total(cls, parts: Iterable[Growth]) -> Growth | None:
-        """Of one server, in order of time, or of several servers over the same time."""
+        """Of one server, in order of time. Holes between the parts are gaps."""
         every = list(parts)
         if not every:
             return None
-        counters: dict[str, float] = {}
+        total, end, gap = _added(every), every[0].end, every[0].gap_s
+        for each in every[1:]:
+            gap += each.gap_s + max(each.start - end, 0.0)
+            end = max(end, each.end)
+        return replace(total, gap_s=gap)
+
+    @classmethod
+    def together(cls, parts: Iterable[Growth]) -> Growth | None:
+        """Of several servers over about the same time. Requests at a time are those of all of
+        them, shares (of KV cache, …) the mean of a server; the least gap counts."""
+        every = list(parts)
+        if not every:
+            return None
+        total = _added(every)
+        watched = replace(total, gap_s=min(each.gap_s for each in every))
         gauges: dict[str, float] = {}
-        times: dict[str, Histogram] = {}
-        for each in every:
-            for name, value in each.counters.items():
-                counters[name] = counters.get(name, 0.0) + value
-            for name, value in each.gauge_seconds.items():
-                gauges[name] = gauges.get(name, 0.0) + value
-            for name, histogram in each.times.items():
-                known = times.get(name)
-                if known is None or known.bounds != histogram.bounds:
-                    times[name] = histogram
-                else:
-                    times[name] = known + histogram
-        counted = [each.acceptance for each in every if each.acceptance is not None]
-        return cls(
-            min(each.start for each in every),
-            max(each.end for each in every),
-            counters,
-            gauges,
-            times,
-            Acceptance.total(counted) if counted else None,
-            sum(each.num_restarts for each in every),
-            sum(each.gap_s for each in every),
-        )
+        for name in total.gauge_seconds:
+            means = [mean for each in every if (mean := each.gauge(name)) is not None]
+            of_all = sum(means) / (len(means) or 1) if name in _SHARES else sum(means)
+            gauges[name] = of_all * watched.seconds
+        return replace(watched, gauge_seconds=gauges)
 
 
-def read_page(page: Page, at: float) -> Reading:
+def _added(every: list[Growth]) -> Growth:
+    counters: dict[str, float] = {}
+    gauges: dict[str, float] = {}
+    times: dict[str, Histogram] = {}
+    shares: dict[str, Histogram] = {}
+    slices: dict[tuple[str, str], tuple[float, float]] = {}
+    for each in every:
+        for name, value in each.counters.items():
+            counters[name] = counters.get(name, 0.0) + value
+        for name, value in each.gauge_seconds.items():
+            gauges[name] = gauges.get(name, 0.0) + value
+        for into, histograms in ((times, each.times), (shares, each.acceptance_shares)):
+            for name, histogram in histograms.items():
+                into[name] = into[name] + histogram if name in into else histogram
+        for part, (tokens, seconds) in each.slices.items():
+            known = slices.get(part, (0.0, 0.0))
+            slices[part] = known[0] + tokens, known[1] + seconds
+    counted = [each.acceptance for each in every if each.acceptance is not None]
+    return Growth(
+        min(each.start for each in every),
+        max(each.end for each in every),
+        counters,
+        gauges,
+        times,
+        Acceptance.total(counted) if counted else None,
+        sum(each.num_restarts for each in every),
+        sum(each.gap_s for each in every),
+        shares,
+        slices,
+    )
+
+
+def reading_of(text: str, at: float, version: str | None = None) -> Reading:
+    """From a /metrics page; only what a reading needs is parsed."""
+    return read_page(parse_named(text, NAMES), at, version)
+
+
+def read_page(page: Page, at: float, version: str | None = None) -> Reading:
     engine = engine_of(page)
     family = "vllm" if engine == "outdraft" else engine or ""
-    counters = {name: page[key] for name, key in _COUNTERS.get(family, {}).items() if key in page}
+    counters = {name: page[key] for name, key in COUNTERS.get(family, {}).items() if key in page}
     if family == "vllm" and "decode_tokens" in counters:
         counters["decode_tokens"] -= page.get("vllm:request_generation_tokens_count", 0.0)
-    found: dict[str, Histogram] = {}
-    for name, keys in _HISTOGRAMS.get(family, {}).items():
-        for key in keys:
-            if (histogram := Histogram.read(page, key)) is not None:
-                found[name] = histogram
-                break
+    if family == "llamacpp" and "prefix_queries" in counters:
+        counters["prefix_queries"] += counters.get("prefix_hits", 0.0)
+    found = {
+        name: histogram
+        for name, key in HISTOGRAMS.get(family, {}).items()
+        if (histogram := Histogram.read(page, key)) is not None
+        and len(histogram.bounds) <= _MAX_BOUNDS
+    }
     return Reading(
         at,
         engine,
         counters,
         read_gauges(page),
         found,
-        read_acceptance(page),
-        page.get("process_start_time_seconds"),
+        _acceptance(page),
+        page.get(START_TIME),
         page,
+        ",".join(read_models(page)) or None,
+        version,
+        _shares(page) if engine == "outdraft" else {},
+        _slices(page) if engine == "outdraft" else {},
     )
 
 
-def growth(before: Reading, after: Reading) -> Growth:
-    """A counter that went down, or another start, is a restart: then it counts from 0."""
-    is_new = (
-        before.started_at is not None
-        and after.started_at is not None
-        and after.started_at > before.started_at + 1
-    ) or any(after.counters.get(name, value) < value for name, value in before.counters.items())
-    earlier: Mapping[str, float] = {} if is_new else before.counters
-    counters = {name: value - earlier.get(name, 0.0) for name, value in after.counters.items()}
-    seconds = after.at - before.at
+def _acceptance(page: Page) -> Acceptance | None:
+    found = read_acceptance(page)
+    if found is None:
+        return None
+    return replace(
+        found,
+        num_undrafted=int(page.get("outdraft:rounds_without_draft_total", 0)),
+        accepted_per_position=found.accepted_per_position[:_MAX_POSITIONS],
+        drafted_per_position=found.drafted_per_position[:_MAX_POSITIONS],
+    )
+
+
+def _shares(page: Page) -> dict[str, Histogram]:
+    every = Histogram.read_by(page, REQUEST_ACCEPTANCE, "temperature")
+    return dict(sorted(every.items())[:_MAX_BANDS])
+
+
+def _slices(page: Page) -> dict[tuple[str, str], tuple[float, float]]:
+    tokens, seconds = (_by_side(page, name) for name in (SLICE_TOKENS, SLICE_SECONDS))
+    both = sorted(tokens.keys() & seconds.keys())[:_MAX_SLICES]
+    return {part: (tokens[part], seconds[part]) for part in both}
+
+
+def _by_side(page: Page, name: str) -> dict[tuple[str, str], float]:
+    found: dict[tuple[str, str], float] = {}
+    for key, value in page.items():
+        if key.startswith(f"{name}{{"):
+            labels = dict(_SLICE_LABEL.findall(key))
+            found[labels.get("side", ""), labels.get("running", "")] = value
+    return found
+
+
+def is_restarted(before: Reading, after: Reading) -> bool:
+    """Another start, a counter that fell, or buckets that changed: a process does none of these.
+
+    decode_tokens is the difference of two counters, which a page does not show at one moment.
+    """
+    if (after.started_at or 0.0) > (before.started_at or math.inf) + 1:
+        return True
+    for name, value in before.counters.items():
+        now = after.counters.get(name)
+        if now is not None and now < value * (1 - 1e-9) and name != "decode_tokens":
+            return True
+    for earlier, later in (
+        (before.times, after.times),
+        (before.acceptance_shares, after.acceptance_shares),
+    ):
+        for name, histogram in earlier.items():
+            now_seen = later.get(name)
+            if now_seen is not None and (
+                now_seen.bounds != histogram.bounds or now_seen.count < histogram.count
+            ):
+                return True
+    known, counted = before.acceptance, after.acceptance
+    return known is not None and counted is not None and counted.num_drafts < known.num_drafts
+
+
+def growth(before: Reading, after: Reading, gap_s: float = 0.0) -> Growth:
+    """After a restart everything counts from 0, as does what was not there before.
+
+    `gap_s`: how much of the time nobody looked. What gauges were then is not known.
+    """
+    is_new = is_restarted(before, after)
+    base = Reading(before.at, None, {}, before.gauges) if is_new else before
+    seconds = max(after.at - before.at - gap_s, 0.0)
     return Growth(
         before.at,
         after.at,
-        counters,
+        {name: value - base.counters.get(name, 0.0) for name, value in after.counters.items()},
         {
-            name: seconds * (value + before.gauges.get(name, value)) / 2
+            name: seconds * (value + base.gauges.get(name, value)) / 2
             for name, value in after.gauges.items()
         },
-        {
-            name: histogram.since(None if is_new else before.times.get(name))
-            for name, histogram in after.times.items()
-        },
-        _accepted_since(None if is_new else before.acceptance, after.acceptance),
+        _histograms_since(base.times, after.times),
+        _accepted_since(base.acceptance, after.acceptance, after.engine),
         int(is_new),
+        gap_s,
+        _histograms_since(base.acceptance_shares, after.acceptance_shares),
+        {
+            part: (
+                max(tokens - base.slices.get(part, (0.0, 0.0))[0], 0.0),
+                max(seconds - base.slices.get(part, (0.0, 0.0))[1], 0.0),
+            )
+            for part, (tokens, seconds) in after.slices.items()
+        },
     )
 
 
-def _accepted_since(before: Acceptance | None, after: Acceptance | None) -> Acceptance | None:
+def carried(before: Reading, after: Reading) -> Reading:
+    """`after`, and what `before` counted of what is not on the later page. Without it a counter
+    that is away for one look would be counted twice when it is back."""
+    if is_restarted(before, after):
+        return after
+    return replace(
+        after,
+        engine=after.engine or before.engine,
+        counters={**before.counters, **after.counters},
+        times={**before.times, **after.times},
+        acceptance=before.acceptance if after.acceptance is None else after.acceptance,
+        started_at=before.started_at if after.started_at is None else after.started_at,
+        model=after.model or before.model,
+        version=after.version or before.version,
+        acceptance_shares={**before.acceptance_shares, **after.acceptance_shares},
+        slices={**before.slices, **after.slices},
+    )
+
+
+def _histograms_since(
+    before: Mapping[str, Histogram], after: Mapping[str, Histogram]
+) -> dict[str, Histogram]:
+    return {name: histogram.since(before.get(name)) for name, histogram in after.items()}
+
+
+def _accepted_since(
+    before: Acceptance | None, after: Acceptance | None, engine: str | None
+) -> Acceptance | None:
     if after is None or before is None:
         return after
+    num_drafts = after.num_drafts - before.num_drafts
+    num_draft_tokens = after.num_draft_tokens - before.num_draft_tokens
+    if engine == "sglang":  # it counts rounds, and says how long drafts are now
+        num_draft_tokens = round(num_drafts * (after.mean_k or 0.0))
     return Acceptance(
-        after.num_drafts - before.num_drafts,
-        after.num_draft_tokens - before.num_draft_tokens,
+        num_drafts,
+        max(num_draft_tokens, 0),
         max(after.num_accepted_tokens - before.num_accepted_tokens, 0),
-        after.num_undrafted - before.num_undrafted,
+        max(after.num_undrafted - before.num_undrafted, 0),
         _less(after.accepted_per_position, before.accepted_per_position),
         _less(after.drafted_per_position, before.drafted_per_position),
     )
@@ -208,8 +335,10 @@ def _less(after: list[int], before: list[int]) -> list[int]:
 
 def to_json(reading: Reading) -> dict[str, Any]:
     """A line of a recorded history: the page itself, from which the rest follows."""
-    return {"at": reading.at, "page": reading.page}
+    version = {} if reading.version is None else {"version": reading.version}
+    return {"at": reading.at, "page": reading.page, **version}
 
 
 def from_json(data: Mapping[str, Any]) -> Reading:
-    return read_page({str(key): float(value) for key, value in data["page"].items()}, data["at"])
+    page = {str(key): float(value) for key, value in data["page"].items()}
+    return read_page(page, data["at"], data.get("version"))
