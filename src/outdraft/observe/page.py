@@ -54,7 +54,7 @@ def parse_named(text: str, names: Collection[str]) -> Page:
     same at every look, so what a line's beginning means is remembered; other lines cost little."""
     page: Page = {}
     models: set[str] = set()
-    for line in text.splitlines():
+    for line in text.split("\n"):
         end = line.find("{")
         if end < 0:
             end = line.find(" ")
