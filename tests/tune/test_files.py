@@ -175,3 +175,17 @@ def _refused(name: str, folder: Path) -> None:
 def _notes(file: Path) -> list[str]:
     notes: list[str] = json.loads(file.read_text())["notes"]
     return notes
+
+
+def test_files_have_the_flags_that_were_measured(tmp_path: Path) -> None:
+    results = of_hub("SHIP", "ngram k=5")
+    flags = {"engine_flags": "--gpu-memory-utilization 0.8", "max_num_seqs": 300}
+    results = replace(results, backend="vllm", settings={**results.settings, **flags})
+    write_results(results, tmp_path, _refused)
+    text = (tmp_path / "vllm.sh").read_text()
+    assert "--gpu-memory-utilization 0.8" in text
+    assert "--max-num-seqs 300" in text
+    other = (tmp_path / "sglang.sh").read_text()
+    assert "--gpu-memory-utilization" not in other, "another engine does not know this flag"
+    assert "--max-running-requests 300" in other
+    assert tomllib.loads((tmp_path / "outdraft.toml").read_text())["serve"]["max_num_seqs"] == 300

@@ -69,7 +69,7 @@ def test_arms_and_requests_of_each_load(target: str) -> None:
     ids = [{each.prompt.id for each in blocks.requests(0)} for blocks in few]
     assert sum(map(len, ids)) == len(set[str]().union(*ids)), "no part has prompts of another"
     assert made.search.num_profile == {"concurrency 8": 1}, "a large block profiles as two do"
-    assert made.settings.serving.max_num_seqs == 16
+    assert made.settings.serving.max_num_seqs is None, "as in production: the engine's own default"
     assert made.search.keeps_engines
 
 
@@ -162,3 +162,11 @@ def test_another_engine_tries_few_draft_lengths_and_what_it_has(
     reasons = {each.name: each.reason for each in made.context.pruned}
     assert reasons["suffix"].startswith("SGLang has no method 'suffix'; valid: ")
     assert "only 2, 4, 6, 8 are tried" in reasons["k=3, 5, 7"]
+
+
+def test_a_load_beyond_the_default_of_the_engine_gets_its_slots(target: str) -> None:
+    made = plan(target, "--concurrency", "1,40")
+    assert made.settings.serving.max_num_seqs == 40
+    assert made.context.settings["max_num_seqs"] == 40, "the files and the page say so"
+    given = plan(target, "--concurrency", "1,40", "--max-num-seqs", "64")
+    assert given.settings.serving.max_num_seqs == 64

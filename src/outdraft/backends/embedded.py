@@ -17,6 +17,7 @@ from outdraft.version import __version__
 TABLE = VersionTable("outdraft", __version__, ("outdraft", "serve"), {__version__: ()})
 _HERE = Installation(__version__, frozenset(), (sys.executable, "-m", *TABLE.command), device="cpu")
 _NEEDED = ("torch", "fastapi", "uvicorn")
+_DEFAULT_SLOTS = 16  # of `serve`
 _DRAIN_S = 2  # a trial that ends does not wait for texts that nobody reads
 
 
@@ -42,6 +43,7 @@ class Embedded:
             draft_quantizations=frozenset(QUANTIZATIONS),
             schedule_methods=frozenset(METHODS[1:]),
             shares_process=True,
+            default_num_seqs=_DEFAULT_SLOTS,
             needs_local_files=True,
             forget_paths={"suffix": "/forget"},
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from outdraft.backends.backend import Serving
 from outdraft.backends.embedded import own_settings
+from outdraft.backends.options import split_flags
 from outdraft.emit import nearest_config, needs_folder, write_form
 from outdraft.emit.quoting import comments, quoted
 from outdraft.errors import OutdraftError
@@ -40,7 +41,13 @@ def write_results(
     serving = Serving(
         target=results.target,
         max_model_len=results.settings.get("max_model_len"),
+        max_num_seqs=results.settings.get("max_num_seqs"),
         tensor_parallel_size=results.settings.get("tensor_parallel_size") or 1,
+    )
+    measured = replace(
+        serving,
+        dtype=results.settings.get("dtype"),
+        extra=split_flags(results.settings.get("engine_flags")),
     )
     reasons, k = _reasons(results), _k_of_main(results, speculation)
     drafts = folder.resolve() / DRAFT_FOLDER
@@ -55,7 +62,9 @@ def write_results(
                     exported.append(f"{DRAFT_FOLDER}/")
                 meant = replace(speculation, draft=str(drafts))
                 notes = [*reasons, _folder_note(draft, drafts, is_made=bool(exported))]
-            config = nearest_config(engine, meant, serving, k=k, notes=tuple(notes))
+            # Flags of the engine that was measured mean nothing to another one.
+            served = measured if engine == results.backend else serving
+            config = nearest_config(engine, meant, served, k=k, notes=tuple(notes))
             text = write_form(config, form)
         except OutdraftError as error:
             (folder / name).unlink(missing_ok=True)
@@ -115,6 +124,8 @@ def own_config(results: Results, speculation: Speculation) -> str:
         reasons = [*load.verdict.reasons, *filter(None, [load.routing_advice])]
         head += [f"  {reason}" for reason in reasons]
     lines = [*comments(head), "[serve]", f"target = {quoted(results.target)}"]
+    if slots := results.settings.get("max_num_seqs"):
+        lines.append(f"max_num_seqs = {slots}")
     if speculation.is_off:
         lines.append("# Speculation stays off: nothing clearly pays for all of this traffic.")
     else:

@@ -154,7 +154,12 @@ class Ground:
 
 def plan_run(settings: RunSettings) -> RunPlan:
     """Looks for the engine and the models, and works out arms and requests."""
-    ground = _servers_of_others(settings) if settings.servers else _own_engines(settings)
+    if settings.servers:
+        ground = _servers_of_others(settings)
+    else:
+        slots = backend_named(settings.engine).capabilities().default_num_seqs
+        settings = settings.with_slots(slots)
+        ground = _own_engines(settings)
     backend, arms, pruner = ground.backend, ground.arms, ground.pruner
     supported = backend.capabilities()
     prompts, notes = unseen_prompts(settings.prompts, ground.drafts)

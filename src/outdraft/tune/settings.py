@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from outdraft.backends.backend import Serving
@@ -31,6 +31,7 @@ _STARTING = (
     "max_num_seqs", "tensor_parallel_size", "threads", "dtype", "gpu", "engine_flags",
     "keep_engines",
 )  # fmt: skip
+_OPEN_SLOTS = 16  # for requests that come by the clock
 # Keys and values in journals and results.json that the command line has other names for
 _EARLIER_KEYS = {"engine": "backend", "rule": "acceptance"}
 _EARLIER_ENGINES = {"outdraft": "embedded"}
@@ -81,9 +82,7 @@ class RunSettings:
             serving=Serving(
                 target=args.target,
                 max_model_len=args.max_model_len,
-                max_num_seqs=None
-                if servers
-                else args.max_num_seqs or max(16, *(each.concurrency or 16 for each in loads)),
+                max_num_seqs=args.max_num_seqs,
                 tensor_parallel_size=args.tensor_parallel_size,
                 dtype=args.dtype,
                 threads=args.threads,
@@ -113,6 +112,19 @@ class RunSettings:
             keep_engines=args.keep_engines,
             servers=servers,
             api_key=args.api_key,
+        )
+
+    def with_slots(self, default: int | None) -> Self:
+        """With as many sequences at a time as the loads need, where that is more than the engine's
+        `default`. Otherwise it keeps its own number, as it will in production: with another one it
+        may be faster or slower."""
+        needed = max(each.concurrency or _OPEN_SLOTS for each in self.loads)
+        if self.serving.max_num_seqs is not None or default is None or needed <= default:
+            return self
+        return replace(
+            self,
+            serving=replace(self.serving, max_num_seqs=needed),
+            options={**self.options, "max_num_seqs": needed},
         )
 
     @property

@@ -35,6 +35,7 @@ _RAY = Cluster(
     status_command="ray status",
 )
 # Level 2 would drop the weights; those of a draft do not come back then (its issue 52479).
+_LEAST_DEFAULT_SLOTS = 256  # by version and card it is more
 _SLEEP = Sleep("/sleep?level=1", "/wake_up")
 _SLEEP_FLAG = "--enable-sleep-mode"
 
@@ -63,6 +64,7 @@ class Vllm:
             needs_folders=True,
             forget_paths={"suffix": ""} if remembers else {},
             has_clusters=True,
+            default_num_seqs=_LEAST_DEFAULT_SLOTS,
             sleep=_SLEEP if here.has(_SLEEP_FLAG) and here.device == "cuda" else None,
         )
 
