@@ -30,17 +30,29 @@ QUICK = Script(ttft_s=0.02, tpot_s=0.001)
 SHORT = ("--requests", "12", "--concurrency", "12", "--max-tokens", "9", "--warmup", "2")
 
 
-def outdraft(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*OUTDRAFT, *words], capture_output=True, text=True, timeout=60, check=False
-    )
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs it in this process: the exit code, stdout and stderr."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main(["bench", *words])
+        caught = capsys.readouterr()
+        return code, caught.out, caught.err
+
+    return run
 
 
 def test_a_table_and_a_file(tmp_path: Path) -> None:
     out = tmp_path / "run.json"
     flags = ("--slo", "ttft=5s", "--temperature", "0:50%,0.8:50%", "--out", str(out))
     with fake_server(SCRIPT) as url:
-        done = outdraft("bench", url, *SHORT, *flags)
+        done = subprocess.run(
+            [*OUTDRAFT, "bench", url, *SHORT, *flags],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == "", "no bar where there is no terminal"
     lines = done.stdout.splitlines()
@@ -70,15 +82,16 @@ def test_a_table_and_a_file(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["run.json"], "the journal is gone"
 
 
-def test_json_is_one_object_and_nothing_else() -> None:
+def test_json_is_one_object_and_nothing_else(told: Any) -> None:
     with FakeServer(SCRIPT) as server:
-        done = outdraft("bench", server.url, *SHORT, "--json", "--rate", "100", "--model", "mine")
-    told = json.loads(done.stdout)
-    assert done.stdout.count("\n") == 1
-    assert done.stderr == ""
-    assert told["valid"] is (done.returncode == 0)
-    assert told["summary"]["num_requests"] == 12
-    assert [each["q"] for each in told["summary"]["e2e"]] == [0.5, 0.95, 0.99]
+        flags = ("--json", "--rate", "100", "--model", "mine")
+        code, said, complaint = told(server.url, *SHORT, *flags)
+    found = json.loads(said)
+    assert said.count("\n") == 1
+    assert complaint == ""
+    assert found["valid"] is (code == 0)
+    assert found["summary"]["num_requests"] == 12
+    assert [each["q"] for each in found["summary"]["e2e"]] == [0.5, 0.95, 0.99]
     assert {body["model"] for body in server.bodies} == {"mine"}
 
 
@@ -129,43 +142,31 @@ def test_prompts_that_the_draft_has_seen(
     assert {each.finish_reason for each in counted} == {"stop"}
 
 
-def test_a_trace_is_played_again(tmp_path: Path) -> None:
+def test_a_trace_is_played_again(told: Any, tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     lines = [{"timestamp": 100 + 50 * n, "prompt": f"number {n}"} for n in (2, 0, 1)]
     trace.write_text("\n".join(map(json.dumps, lines)))
     out = tmp_path / "run.json"
     with FakeServer(SCRIPT) as server:
         flags = ("--replay", str(trace), "--replay-speed", "1000", "--warmup", "0")
-        done = outdraft("bench", server.url, *flags, "--max-tokens", "3", "--out", str(out))
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = [body["messages"][0]["content"] for body in server.bodies]
-    assert said == ["number 0", "number 1", "number 2"]
+        code, said, complaint = told(server.url, *flags, "--max-tokens", "3", "--out", str(out))
+    assert code == 0, said + complaint
+    asked = [body["messages"][0]["content"] for body in server.bodies]
+    assert asked == ["number 0", "number 1", "number 2"]
     trial = read_trial(out)
     due = [each.scheduled_ns for each in trial.records]
     assert [each - due[0] for each in due] == [0, 50_000_000, 100_000_000]
     assert trial.load["replay"] == str(trace)
 
 
-def test_what_a_run_left_is_put_aside(tmp_path: Path) -> None:
+def test_what_a_run_left_is_put_aside(told: Any, tmp_path: Path) -> None:
     out, left = tmp_path / "run.json", tmp_path / "run.json.journal"
     left.write_text("from before")
     with fake_server(QUICK) as url:
-        done = outdraft("bench", url, *SHORT, "--out", str(out))
-    assert done.stderr == f"note: the records of an interrupted run are in {left}.1\n"
+        _, _, complaint = told(url, *SHORT, "--out", str(out))
+    assert complaint == f"note: the records of an interrupted run are in {left}.1\n"
     assert (tmp_path / "run.json.journal.1").read_text() == "from before"
     assert len(read_trial(out).records) == 14 + 12
-
-
-@pytest.fixture
-def told(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs it in this process: the exit code, stdout and stderr."""
-
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main(["bench", *words])
-        caught = capsys.readouterr()
-        return code, caught.out, caught.err
-
-    return run
 
 
 @pytest.mark.parametrize(
@@ -200,9 +201,9 @@ def test_too_many_failures_are_counted_and_the_run_is_invalid(
 
 
 def test_a_few_failures_leave_it_valid_with_a_stated_rate(told: Any) -> None:
-    slow = Script(ttft_s=1.5, tpot_s=0)
-    flags = ("--requests", "40", "--concurrency", "40", "--max-tokens", "2", "--warmup", "0")
-    with fake_server(slow, failures={"http_500": 30}) as url:
+    slow = Script(ttft_s=0.5, tpot_s=0)
+    flags = ("--requests", "40", "--concurrency", "20", "--max-tokens", "2", "--warmup", "0")
+    with fake_server(slow, failures={"http_500": 45}) as url:
         code, said, _ = told(url, *flags)
     assert "40 requests in" in said
     assert ", 1 failed" in said
@@ -342,10 +343,10 @@ def test_what_is_not_counted_is_said(told: Any, tmp_path: Path) -> None:
 
 
 def test_at_a_rate_the_first_part_is_not_counted(told: Any, tmp_path: Path) -> None:
-    """Answers take 0.4 s, so requests come for twice that long before they count, and until the
+    """Answers take 0.2 s, so requests come for twice that long before they count, and until the
     last has ended."""
-    out, steady = tmp_path / "run.json", Script(ttft_s=0.1, tpot_s=0.03)
-    flags = ("--requests", "60", "--rate", "50", "--burstiness", "inf", "--max-tokens", "11")
+    out, steady = tmp_path / "run.json", Script(ttft_s=0.05, tpot_s=0.015)
+    flags = ("--requests", "60", "--rate", "100", "--burstiness", "inf", "--max-tokens", "11")
     with FakeServer(steady) as server:
         _, said, _ = told(server.url, *flags, "--out", str(out), "--json")
     summary = json.loads(said)["summary"]
@@ -353,7 +354,7 @@ def test_at_a_rate_the_first_part_is_not_counted(told: Any, tmp_path: Path) -> N
     assert 38 <= summary["num_lead"] <= 60
     lead = [each for each in read_trial(out).records if each.is_warmup and each.block == 0]
     assert len(lead) == summary["num_lead"]
-    assert summary["requests_per_s"] == pytest.approx(50, rel=0.15)
+    assert summary["requests_per_s"] == pytest.approx(100, rel=0.15)
     assert len(server.bodies) >= 4 + 38 + 60 + 15, "others kept coming"
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,15 @@ from outdraft.records import Record, Trial, read_record_journal, record_from_jso
 from outdraft.testing.fake_script import Script
 from outdraft.testing.fake_server import FakeServer, fake_server, refusing_url
 from outdraft.whole_file import write_json
+from tests.measure.simulated import Simulated
 
 from .drafts import trained_draft
 
-SLOW = Script(ttft_s=0.2, tpot_s=0.02)
+# First tokens late enough for a busy machine to be on time beside them.
+SLOW = Script(ttft_s=0.1, tpot_s=0.02)
 FAST = replace(SLOW, k=3, speedup=4.0)
 QUICK = Script(ttft_s=0.01, tpot_s=0.001)
-SHORT = ("--requests", "20", "--block", "4", "--concurrency", "2", "--max-tokens", "8",
+SHORT = ("--requests", "20", "--block", "4", "--concurrency", "2", "--max-tokens", "4",
          "--category", "code")  # fmt: skip
 
 
@@ -39,6 +42,14 @@ def told(capsys: pytest.CaptureFixture[str]) -> Any:
         return code, caught.out, caught.err
 
     return run
+
+
+@pytest.fixture
+def slow_and_fast(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
+    """Two servers that are there to be asked what they are; their answers are not waited for."""
+    with fake_server(SLOW) as off, fake_server(FAST) as on:
+        monkeypatch.setattr("outdraft.measure.compare.run_load", Simulated({off: SLOW, on: FAST}))
+        yield off, on
 
 
 def test_two_servers_to_json_and_a_file(tmp_path: Path) -> None:
@@ -77,12 +88,13 @@ def test_two_servers_to_json_and_a_file(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["both.json"], "the journal is gone"
 
 
-def test_no_more_is_sent_than_was_allowed(told: Any, tmp_path: Path) -> None:
+def test_no_more_is_sent_than_was_allowed(
+    told: Any, slow_and_fast: tuple[str, str], tmp_path: Path
+) -> None:
     """Five blocks of the usual size would be sixty requests."""
     out = tmp_path / "both.json"
-    with fake_server(SLOW) as off, fake_server(FAST) as on:
-        flags = ("--requests", "10", "--max-tokens", "4", "--concurrency", "1")
-        code, _, _ = told(off, on, *flags, "--out", str(out))
+    flags = ("--requests", "10", "--max-tokens", "4", "--concurrency", "1")
+    code, _, _ = told(*slow_and_fast, *flags, "--out", str(out))
     assert code == 0
     records = json.loads(out.read_text())["records"]
     assert sum(not each["is_warmup"] for each in records) == 2 * 10
@@ -124,12 +136,18 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
     assert len(set(texts)) == len(texts), "A against A: no text is sent twice"
 
 
-def test_the_noise_floor_of_a_server_against_itself(told: Any, tmp_path: Path) -> None:
+def test_the_noise_floor_of_a_server_against_itself(
+    told: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "aa.json"
     with fake_server(QUICK) as url:
+        noisy = replace(QUICK, noise=0.05)
+        load = Simulated({url: noisy, f"{url}/": noisy})
+        monkeypatch.setattr("outdraft.measure.compare.run_load", load)
         code, said, _ = told(url, url, *SHORT, "--out", str(out))
         assert code == 0
         floor = json.loads(out.read_text())["noise_floor"]
+        assert floor > 0
         assert f"noise floor: {floor:.3f} (A/A)" in said
         both = tmp_path / "both.json"
         told(url, f"{url}/", *SHORT, "--noise-floor", str(out), "--out", str(both))
@@ -139,13 +157,14 @@ def test_the_noise_floor_of_a_server_against_itself(told: Any, tmp_path: Path) -
     assert "no A/A run; make one: outdraft compare URL URL --out FILE" in complaint
 
 
-def test_a_plan_adds_its_checks(told: Any, tmp_path: Path, capsys: Any) -> None:
+def test_a_plan_adds_its_checks(
+    told: Any, slow_and_fast: tuple[str, str], tmp_path: Path, capsys: Any
+) -> None:
     plan = tmp_path / "plan.json"
     flags = ("--draft", "llama-3.1-8b", "--gpu", "h100:2", "--target-quantization", "int8")
     assert main(["plan", "--target", "llama-3.1-70b", *flags, "--json"]) == 0
     plan.write_text(capsys.readouterr().out)
-    with fake_server(SLOW) as off, fake_server(FAST) as on:
-        code, said, _ = told(off, on, *SHORT, "--plan", str(plan), "--json")
+    code, said, _ = told(*slow_and_fast, *SHORT, "--plan", str(plan), "--json")
     assert code == 0
     names = {each["name"] for each in json.loads(said)["verdict"]["checks"]}
     assert {"draft_memory", "headroom", "target_memory", "size_ratio", "tokenizer"} <= names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -106,13 +107,14 @@ def test_a_lossy_text_says_so(target: str, capsys: pytest.CaptureFixture[str]) -
     assert speculation["lossy"] is True
 
 
-def test_the_prompt_may_come_from_stdin(target: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "outdraft", "generate", "-", "--raw", "--target", target,
-         "--max-tokens", "4", "--json", *SMALL],
-        input=PROMPT.encode(), capture_output=True, check=True, timeout=120,
-    )  # fmt: skip
-    assert json.loads(done.stdout)["prompt_tokens"] > 0
+def test_the_prompt_may_come_from_stdin(
+    target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(PROMPT.encode())))
+    words = ["generate", "-", "--raw", "--target", target, "--max-tokens", "4", "--json", *SMALL]
+    assert main(words) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["prompt_tokens"] == run_json(capsys, "--target", target)["prompt_tokens"] > 0
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

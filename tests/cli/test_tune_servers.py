@@ -20,7 +20,7 @@ from outdraft.tune.settings import RunSettings
 OFF = Script(ttft_s=0.006, tpot_s=0.006)
 FAST = replace(OFF, k=4, acceptance=0.8, speedup=1.6)
 SLOW = replace(OFF, k=2, acceptance=0.3, speedup=0.8)
-QUICK = ("--max-tokens", "10", "--concurrency", "1", "--block", "4", "--budget", "9s")
+QUICK = ("--max-tokens", "10", "--concurrency", "1", "--block", "2", "--budget", "5s")
 PAGES = {"/version": {"version": "0.22.1"}}
 
 

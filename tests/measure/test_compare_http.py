@@ -20,14 +20,15 @@ from outdraft.testing.tiny_models import tiny_model
 from outdraft.workload.sets import built_in
 from tests.server.serving import serving
 
-SLOW = Script(ttft_s=0.2, tpot_s=0.02, prompt_spread=0.1)
+# First tokens late enough for a busy machine to be on time beside them.
+SLOW = Script(ttft_s=0.1, tpot_s=0.01, prompt_spread=0.1)
 FAST = replace(SLOW, k=3, acceptance=0.8, speedup=4.0)
 SETTINGS = ComparisonSettings(max_requests=20, block_size=4, concurrency=2, max_tokens=8)
 PROMPTS = [each for each in built_in() if each.category == "code"]
 
 
 def test_a_faster_server_is_found_to_be() -> None:
-    """200 + 7 x 20 ms against 200 + 7 x 5: 1.45 times as fast."""
+    """100 + 7 x 10 ms against 100 + 7 x 2.5: 1.45 times as fast."""
     with fake_server(SLOW) as off, FakeServer(FAST) as on:
         outcome = compare(Endpoint(off), Endpoint(on.url), PROMPTS, SETTINGS)
     assert outcome.verdict is not None
@@ -46,12 +47,12 @@ def test_a_faster_server_is_found_to_be() -> None:
 
 
 def test_junk_at_twice_the_speed_is_not_shipped() -> None:
-    """50 + 7 x 20 ms against 50 + 7 x 5: more than twice as fast."""
+    """50 + 7 x 10 ms against 50 + 7 x 1: more than twice as fast."""
     slow, few = (
-        Script(ttft_s=0.05, tpot_s=0.02),
+        Script(ttft_s=0.05, tpot_s=0.01),
         replace(SETTINGS, max_requests=10, block_size=2, concurrency=1),
     )
-    with fake_server(slow) as off, fake_server(replace(slow, speedup=4, is_junk=True)) as on:
+    with fake_server(slow) as off, fake_server(replace(slow, speedup=10, is_junk=True)) as on:
         outcome = compare(Endpoint(off), Endpoint(on), PROMPTS, few)
     assert outcome.verdict is not None
     assert outcome.verdict.decision == "DON'T SHIP", outcome.verdict.reasons

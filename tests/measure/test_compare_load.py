@@ -161,7 +161,7 @@ class TestRunning:
             concurrency=concurrency,
             max_requests=10 * concurrency,
             block_size=2 * concurrency,
-            max_tokens=40,
+            max_tokens=12,
             num_looks=1,
         )
         with FakeServer(self.script) as baseline:
