@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from outdraft.cli.main import main
+from outdraft.engine import assemble
 from outdraft.testing.tiny_models import tiny_model
 
 SMALL = (  # noqa: SIM905
@@ -26,6 +27,12 @@ HEAD = ["--kind", "head", "--unroll", "2", "--draft-vocab", "100"]
 def target(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("distill")
     return str(tiny_model(folder / "target", "smollm2", layers=3, context=2048))
+
+
+@pytest.fixture(autouse=True)
+def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To clear the usual GB takes half a second."""
+    monkeypatch.setattr(assemble, "_CPU_KV_CACHE_BYTES", 16 << 20)
 
 
 def test_both_kinds_from_the_same_texts(
