@@ -20,6 +20,7 @@ from outdraft.measure.saved import read_trial
 from outdraft.records import read_record_journal
 from outdraft.testing.fake_script import Script
 from outdraft.testing.fake_server import FakeServer, fake_server, refusing_url
+from tests.measure.patient import be_patient
 
 from .drafts import trained_draft
 
@@ -83,7 +84,7 @@ def test_a_table_and_a_file(tmp_path: Path) -> None:
 
 
 def test_json_is_one_object_and_nothing_else(told: Any) -> None:
-    with FakeServer(SCRIPT) as server:
+    with FakeServer(QUICK) as server:
         flags = ("--json", "--rate", "100", "--model", "mine")
         code, said, complaint = told(server.url, *SHORT, *flags)
     found = json.loads(said)
@@ -142,12 +143,15 @@ def test_prompts_that_the_draft_has_seen(
     assert {each.finish_reason for each in counted} == {"stop"}
 
 
-def test_a_trace_is_played_again(told: Any, tmp_path: Path) -> None:
+def test_a_trace_is_played_again(
+    told: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be_patient(monkeypatch)
     trace = tmp_path / "trace.jsonl"
     lines = [{"timestamp": 100 + 50 * n, "prompt": f"number {n}"} for n in (2, 0, 1)]
     trace.write_text("\n".join(map(json.dumps, lines)))
     out = tmp_path / "run.json"
-    with FakeServer(SCRIPT) as server:
+    with FakeServer(QUICK) as server:
         flags = ("--replay", str(trace), "--replay-speed", "1000", "--warmup", "0")
         code, said, complaint = told(server.url, *flags, "--max-tokens", "3", "--out", str(out))
     assert code == 0, said + complaint
@@ -200,10 +204,12 @@ def test_too_many_failures_are_counted_and_the_run_is_invalid(
     assert not trial.is_valid
 
 
-def test_a_few_failures_leave_it_valid_with_a_stated_rate(told: Any) -> None:
-    slow = Script(ttft_s=0.5, tpot_s=0)
+def test_a_few_failures_leave_it_valid_with_a_stated_rate(
+    told: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be_patient(monkeypatch)
     flags = ("--requests", "40", "--concurrency", "20", "--max-tokens", "2", "--warmup", "0")
-    with fake_server(slow, failures={"http_500": 45}) as url:
+    with fake_server(QUICK, failures={"http_500": 45}) as url:
         code, said, _ = told(url, *flags)
     assert "40 requests in" in said
     assert ", 1 failed" in said

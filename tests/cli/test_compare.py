@@ -20,15 +20,15 @@ from outdraft.records import Record, Trial, read_record_journal, record_from_jso
 from outdraft.testing.fake_script import Script
 from outdraft.testing.fake_server import FakeServer, fake_server, refusing_url
 from outdraft.whole_file import write_json
+from tests.measure.patient import be_patient
 from tests.measure.simulated import Simulated
 
 from .drafts import trained_draft
 
-# First tokens late enough for a busy machine to be on time beside them.
-SLOW = Script(ttft_s=0.1, tpot_s=0.02)
+SLOW = Script(ttft_s=0.04, tpot_s=0.01)
 FAST = replace(SLOW, k=3, speedup=4.0)
 QUICK = Script(ttft_s=0.01, tpot_s=0.001)
-SHORT = ("--requests", "20", "--block", "4", "--concurrency", "2", "--max-tokens", "4",
+SHORT = ("--requests", "20", "--block", "4", "--concurrency", "2", "--max-tokens", "8",
          "--category", "code")  # fmt: skip
 
 
@@ -52,35 +52,32 @@ def slow_and_fast(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
         yield off, on
 
 
-def test_two_servers_to_json_and_a_file(tmp_path: Path) -> None:
+def test_two_servers_to_json_and_a_file(
+    told: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be_patient(monkeypatch)
     out = tmp_path / "both.json"
     with fake_server(SLOW) as off, fake_server(FAST) as on:
-        done = subprocess.run(
-            [sys.executable, "-m", "outdraft", "compare", off, on, *SHORT, "--json", "--out", out],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr == ""
-    assert done.stdout.count("\n") == 1
-    told = json.loads(done.stdout)
-    assert told.keys() == {"verdict", "ratios", "texts", "load"}
-    running = told["load"].pop("running_requests")
-    assert told["load"] == {"concurrency": 2, "block_size": 4, "num_blocks": 5}
+        code, said, complaint = told(off, on, *SHORT, "--json", "--out", str(out))
+    assert code == 0, said + complaint
+    assert complaint == ""
+    assert said.count("\n") == 1
+    found = json.loads(said)
+    assert found.keys() == {"verdict", "ratios", "texts", "load"}
+    running = found["load"].pop("running_requests")
+    assert found["load"] == {"concurrency": 2, "block_size": 4, "num_blocks": 5}
     assert all(0 < running[arm] <= 2 for arm in ("baseline", "candidate"))
-    told["load"]["running_requests"] = running
-    assert told["texts"]["agreement"]["num_identical"] == 20
-    assert told["texts"]["floor"] is None, "all agree: nothing has to be explained"
-    assert told["verdict"]["decision"] == "SHIP"
-    assert {"decision", "ship_for", "reasons", "checks"} == told["verdict"].keys()
-    assert {"name", "value", "threshold", "state", "advice"} == told["verdict"]["checks"][0].keys()
-    assert {"e2e", "tpot", "ttft", "throughput", "p99"} <= told["ratios"].keys()
-    assert told["ratios"]["e2e"]["low"] > 1.01
+    found["load"]["running_requests"] = running
+    assert found["texts"]["agreement"]["num_identical"] == 20
+    assert found["texts"]["floor"] is None, "all agree: nothing has to be explained"
+    assert found["verdict"]["decision"] == "SHIP"
+    assert {"decision", "ship_for", "reasons", "checks"} == found["verdict"].keys()
+    assert {"name", "value", "threshold", "state", "advice"} == found["verdict"]["checks"][0].keys()
+    assert {"e2e", "tpot", "ttft", "throughput", "p99"} <= found["ratios"].keys()
+    assert found["ratios"]["e2e"]["low"] > 1.01
     written = json.loads(out.read_text())
     assert written["schema"] == 1
-    assert {key: written[key] for key in told} == told
+    assert {key: written[key] for key in found} == found
     records = [record_from_json(each) for each in written["records"]]
     assert len(records) == 2 * 6 * 2 + 2 * 4 + 2 * 20, "with two leads in each block"
     assert sum(not each.is_warmup for each in records) == 2 * 20

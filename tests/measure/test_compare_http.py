@@ -1,4 +1,4 @@
-"""A few comparisons over the wire, with times long enough for a busy machine to keep."""
+"""A few comparisons over the wire."""
 
 from __future__ import annotations
 
@@ -20,15 +20,21 @@ from outdraft.testing.tiny_models import tiny_model
 from outdraft.workload.sets import built_in
 from tests.server.serving import serving
 
-# First tokens late enough for a busy machine to be on time beside them.
-SLOW = Script(ttft_s=0.1, tpot_s=0.01, prompt_spread=0.1)
+from .patient import be_patient
+
+SLOW = Script(ttft_s=0.05, tpot_s=0.005, prompt_spread=0.1)
 FAST = replace(SLOW, k=3, acceptance=0.8, speedup=4.0)
 SETTINGS = ComparisonSettings(max_requests=20, block_size=4, concurrency=2, max_tokens=8)
 PROMPTS = [each for each in built_in() if each.category == "code"]
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    be_patient(monkeypatch)
+
+
 def test_a_faster_server_is_found_to_be() -> None:
-    """100 + 7 x 10 ms against 100 + 7 x 2.5: 1.45 times as fast."""
+    """50 + 7 x 5 ms against 50 + 7 x 1.25: 1.45 times as fast."""
     with fake_server(SLOW) as off, FakeServer(FAST) as on:
         outcome = compare(Endpoint(off), Endpoint(on.url), PROMPTS, SETTINGS)
     assert outcome.verdict is not None
@@ -47,12 +53,12 @@ def test_a_faster_server_is_found_to_be() -> None:
 
 
 def test_junk_at_twice_the_speed_is_not_shipped() -> None:
-    """50 + 7 x 10 ms against 50 + 7 x 1: more than twice as fast."""
+    """20 + 7 x 10 ms against 20 + 7 x 2.5: more than twice as fast."""
     slow, few = (
-        Script(ttft_s=0.05, tpot_s=0.01),
+        Script(ttft_s=0.02, tpot_s=0.01),
         replace(SETTINGS, max_requests=10, block_size=2, concurrency=1),
     )
-    with fake_server(slow) as off, fake_server(replace(slow, speedup=10, is_junk=True)) as on:
+    with fake_server(slow) as off, fake_server(replace(slow, speedup=4, is_junk=True)) as on:
         outcome = compare(Endpoint(off), Endpoint(on), PROMPTS, few)
     assert outcome.verdict is not None
     assert outcome.verdict.decision == "DON'T SHIP", outcome.verdict.reasons
