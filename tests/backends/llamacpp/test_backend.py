@@ -12,7 +12,7 @@ from outdraft.backends.checks import preflight
 from outdraft.backends.installation import Installation
 from outdraft.backends.llamacpp import installation as llamacpp_installation
 from outdraft.backends.llamacpp.backend import LlamaCpp
-from outdraft.backends.llamacpp.installation import TABLE
+from outdraft.backends.llamacpp.installation import TABLE, gpus_in
 from outdraft.backends.lookup import backend_named
 from outdraft.errors import BackendError, OptionError
 from outdraft.speculation import OFF, Speculation
@@ -226,3 +226,23 @@ def test_where_it_is_not_there_is_the_install_line(
     monkeypatch.delenv(llamacpp_installation.VARIABLE)
     monkeypatch.setattr(llamacpp_installation, "find_spec", lambda name: object())
     assert llamacpp_installation._command()[1].endswith("llamacpp/runner.py")
+
+
+@pytest.mark.parametrize(
+    ("listed", "gpus"),
+    [
+        ("Available devices:\n  (none)\n", []),
+        ("Available devices:\n", []),
+        ("Available devices:\n  BLAS: OpenBLAS (0 MiB, 0 MiB free)\n", []),
+        (
+            "ggml_cuda_init: found 2 CUDA devices:\n"
+            "  Device 0: NVIDIA H200, compute capability 9.0, VMM: yes\n"
+            "Available devices:\n  CUDA0: NVIDIA H200 (143167 MiB, 142000 MiB free)\n",
+            ["CUDA0"],
+        ),
+        ("Available devices:\n  Vulkan0: Radeon (8176 MiB, 8000 MiB free)\n", ["Vulkan0"]),
+    ],
+)
+def test_devices_that_it_lists(listed: str, gpus: list[str]) -> None:
+    """Where it lists no GPU, it runs on the CPU, and its engines can be side by side."""
+    assert gpus_in(listed) == gpus

@@ -13,6 +13,9 @@ VARIABLE = "OUTDRAFT_LLAMA_SERVER"
 PACKAGE = "xllamacpp==2026.10.11549"  # has llama.cpp's server in it; the version that was tried
 _RUNNER = Path(__file__).with_name("runner.py")
 
+_LIST = "--list-devices"
+_NO_GPU = ("BLAS", "CPU")  # devices that compute on the processor
+
 TABLE = VersionTable.beside(__file__)
 
 
@@ -21,12 +24,22 @@ def detect() -> Installation:
     command = _command()
     text = help_of(command)
     first = help_of(command, "--version").strip().partition("\n")[0]
+    options = options_in(text)
+    is_cpu = _LIST in options and not gpus_in(help_of(command, _LIST))
     return Installation(
         version=first.removeprefix("version:").strip(),
-        options=options_in(text),
+        options=options,
         command=command,
+        device="cpu" if is_cpu else "cuda",
         choices={flag: choices_in(text, flag) for flag in TABLE.choices},
     )
+
+
+def gpus_in(text: str) -> list[str]:
+    """The GPUs that its list of devices names, e.g. "  CUDA0: NVIDIA H200 (144040 MiB, …)"."""
+    *_, listed = text.partition("Available devices:")
+    names = [line.strip().partition(":")[0] for line in listed.splitlines()]
+    return [each for each in names if each and each != "(none)" and each not in _NO_GPU]
 
 
 def _command() -> tuple[str, ...]:
