@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from outdraft.decide.verdict import DONT_SHIP, INCONCLUSIVE, SHIP
+from outdraft.errors import OptionError
 from outdraft.speculation import Speculation
 from outdraft.tune.arm import FINAL, Load
 from outdraft.tune.journal import Journal
@@ -158,12 +160,32 @@ def test_one_engine_at_a_time_is_visited_around_a_baseline_that_is_visited_again
     assert outcome.standing.verdict.decision == SHIP
 
 
-@pytest.mark.parametrize("budget_s", [240, 290, 330, 380])
-def test_without_the_last_visit_there_is_no_verdict(budget_s: float, tmp_path: Path) -> None:
-    outcome, starts = visited(Stage(WINNING, start_s=30), tmp_path / "journal", budget_s)
-    if starts.count("off") < 4:  # the first is of the profile
-        verdict = outcome.standing.verdict
-        assert verdict is None or verdict.decision == INCONCLUSIVE
+@pytest.mark.parametrize("slower", [1.5, 2.0, 3.0, 4.0])
+def test_without_the_last_visit_there_is_no_verdict(slower: float, tmp_path: Path) -> None:
+    """A machine that becomes slower after the profile takes longer than was planned."""
+    stage = Stage(WINNING, start_s=30, slowness=lambda start: slower if start > 3 else 1.0)
+    outcome, starts = visited(stage, tmp_path / "journal", 420)
+    assert 1 < starts.count("off") < 4, starts  # the first is of the profile
+    verdict = outcome.standing.verdict
+    assert verdict is None or verdict.decision == INCONCLUSIVE
+
+
+@pytest.mark.parametrize("keeping", [Keeping(VISITS, 1), Keeping(ASLEEP)])
+def test_a_budget_that_is_too_small_for_one_arm_is_refused(
+    keeping: Keeping, tmp_path: Path
+) -> None:
+    """With what would do; no verdict could come of it."""
+    short: dict[str, Any] = {"keeping": keeping, "loads": LOADS[:1], "arms": ARMS[:1]}
+    stage = Stage(WINNING, start_s=30)
+    with pytest.raises(OptionError, match=r"--budget 90s is too small.* give (\d+)m or more") as at:
+        search(stage, tmp_path / "journal", budget_s=90, **short)
+    assert stage.starts == {"off": 1}, "nothing was started in vain"
+    minutes = re.search(r"give (\d+)m", str(at.value))
+    assert minutes is not None
+    outcomes, _ = search(
+        stage, tmp_path / "journal", budget_s=60 * int(minutes[1]), **short
+    )
+    assert outcomes[0].standing.verdict is not None
 
 
 def test_off_that_fails_in_the_final_leaves_nothing_to_judge_by(tmp_path: Path) -> None:

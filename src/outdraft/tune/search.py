@@ -159,6 +159,8 @@ class Search:
             spent_s = self.shares.elapsed_s(load.name)
             rules = replace(rules, num_profile=self._num_profile(blocks, load, allowed_s))
             arms = self.shares.startable(load)
+            if is_main and not arms and not failed:
+                raise self._too_small(load)
             standing = Race(arms, blocks, failed, rules, cache).standing()
             phase = RACE if standing.is_profiled else PROFILE
             self._show(phase, load, standing, None)
@@ -190,6 +192,15 @@ class Search:
             self._show(phase, load, standing, arm)
             self.prepare(standing.next_arms)
             journal.add(self.measure(load, arm, standing.next_block))
+
+    def _too_small(self, load: Load) -> OptionError:
+        """Of the budget, where off alone was measured and no arm has time to be."""
+        needed_s, budget_s = self.shares.to_judge_another_s(load), self.settings.budget_s
+        return OptionError(
+            f"--budget {budget_s:g}s is too small: to start the engine of one arm and to judge it "
+            f"at every load takes {needed_s:.0f} s in all; give {ceil(2 * needed_s / 60)}m or "
+            "more, or fewer loads"
+        )
 
     def _profile_loads(self) -> None:
         """The first blocks of all loads, arm by arm: an engine that takes long to start, or to wake

@@ -57,8 +57,16 @@ class TimeShares:
         and to judge every load after that."""
         if self.settings.shares_process:
             return self.settings.arms
+        if self.to_judge_another_s(load) <= self.settings.budget_s:
+            return self.settings.arms
+        started = {each.arm for each in self._decided_by(load)}
+        return tuple(arm for arm in self.settings.arms if name_of(arm) in started)
+
+    def to_judge_another_s(self, load: Load) -> float:
+        """What the run will have taken when the engine of another arm was started, and every load
+        judged after that."""
         in_visits, loads = self.settings.in_visits, self.settings.loads
-        before = self._before_visits() if in_visits else self._blocks_before_final(load)
+        before = self._decided_by(load)
         start_s = self._start_s(before)
         to_judge = loads if in_visits else loads[loads.index(load) :]
         block_s = sum(self.block_s(each, OFF) for each in to_judge)
@@ -67,10 +75,11 @@ class TimeShares:
             final_s = 6 * MIN_VISIT_BLOCKS * block_s + (NUM_OFF_VISITS + 2) * start_s
         first_s = sum(each.duration_s for each in self.journal.answer_times.values())
         elapsed_s = first_s + sum(each.duration_s for each in before)
-        if elapsed_s + start_s + final_s <= self.settings.budget_s:
-            return self.settings.arms
-        started = {each.arm for each in before}
-        return tuple(arm for arm in self.settings.arms if name_of(arm) in started)
+        return elapsed_s + start_s + final_s
+
+    def _decided_by(self, load: Load) -> list[Block]:
+        """What has a say in who is started in the race of a load."""
+        return self._before_visits() if self.settings.in_visits else self._blocks_before_final(load)
 
     def _start_s(self, blocks: Iterable[Block]) -> float:
         every: list[AnswerTime | Block] = [*self.journal.answer_times.values(), *blocks]
