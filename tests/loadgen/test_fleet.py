@@ -54,9 +54,10 @@ def test_several_start_together_and_their_records_come_in_order() -> None:
 
 def test_fillers_of_several_processes_are_not_missed() -> None:
     spare = [replace(each, index=100 + each.index, is_filler=True) for each in closed(40)]
-    with fake_server(Script(ttft_s=0.03, tpot_s=0)) as url:
-        run = run_load(Endpoint(url), [*closed(12), *spare], concurrency=4, processes=2)
+    with FakeServer(Script(ttft_s=0.03, tpot_s=0)) as server:
+        run = run_load(Endpoint(server.url), [*closed(12), *spare], concurrency=4, processes=2)
     assert [record.index for record in run.records] == list(range(12))
+    assert run.num_fillers == server.metrics.num_requests - 12 > 0
     assert run.num_planned == 12
     assert not run.is_stopped
 

@@ -63,6 +63,7 @@ def test_fillers_keep_the_slots_busy_to_the_end_and_are_left_behind() -> None:
         assert not run.is_stopped
         assert running[-1] >= 1, "a filler beside the last one"
         assert server.metrics.num_requests < 10, "no more than were needed"
+        assert run.num_fillers == server.metrics.num_requests - 4
 
 
 def test_by_the_clock_fillers_come_until_the_last_has_ended() -> None:

@@ -61,7 +61,10 @@ def test_what_was_written_under_each_name() -> None:
     sglang = {"sglang:generation_tokens_total": 32.0, "sglang:num_requests_total": 2.0}
     assert read_written(sglang) == Written(32, 2)
     assert read_written({"vllm:generation_tokens_total": 90.0}) is None
-    assert read_written({"llamacpp:tokens_predicted_total": 90.0}) is None
+    llamacpp = {"llamacpp:tokens_predicted_total": 90.0}
+    assert read_written(llamacpp) is None, "it counts no texts"
+    assert read_written(llamacpp, num_sent=7) == Written(90, 7)
+    assert read_written(page, num_sent=7) == Written(90, 4), "the server knows better"
 
 
 def test_rounds_are_counted_and_the_rest_follows() -> None:

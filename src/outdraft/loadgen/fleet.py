@@ -89,6 +89,7 @@ class _Fleet:
             pulses=tuple(each.pulse for each in ended),
             refused_fields=tuple(sorted({name for each in ended for name in each.refused_fields})),
             problems=tuple(problems),
+            num_fillers=sum(each.num_fillers for each in ended),
         )
 
     def _send_all(self, message: int | None) -> None:

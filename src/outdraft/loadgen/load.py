@@ -77,6 +77,7 @@ class LoadRun:
     pulses: tuple[Pulse, ...] = ()  # of each client process
     refused_fields: tuple[str, ...] = ()  # request fields that the server refused
     problems: tuple[str, ...] = ()  # of the client processes
+    num_fillers: int = 0  # that were sent; there are no records of them
 
     @property
     def is_stopped(self) -> bool:
@@ -106,6 +107,7 @@ async def drive(
         start_ns=start,
         pulses=(heart.pulse,),
         refused_fields=tuple(sorted(client.refused)),
+        num_fillers=sender.num_fillers,
     )
 
 
@@ -138,6 +140,7 @@ class _Sender:
         self._client = client
         self._sink = sink
         self.records: list[Record] = []
+        self.num_fillers = 0
         self._num_open = 0
         self._num_failed = 0  # since the last success
         self._failing_since_ns = 0
@@ -199,6 +202,7 @@ class _Sender:
                     self._keep(request.record(due_ns, error=error))
                     done.release()
                 return
+            self.num_fillers += request.is_filler
             record = await self._client.send(request, due_ns)
         finally:
             self._num_open -= 1

@@ -27,6 +27,7 @@ _GC_EVERY = 50_000  # allocations between collections; each is a pause
 class Ended:
     pulse: Pulse
     refused_fields: tuple[str, ...]
+    num_fillers: int
 
 
 Outbox = queue.SimpleQueue[Record | Ended]
@@ -54,7 +55,7 @@ def _serve(pipe: Connection, load: ClientLoad) -> None:
     sender.start()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         run = runner.run(_drive(pipe, load, start_ns, outbox))
-    outbox.put(Ended(run.pulses[0], run.refused_fields))
+    outbox.put(Ended(run.pulses[0], run.refused_fields, run.num_fillers))
     sender.join()
 
 

@@ -73,9 +73,14 @@ def _sglang_acceptance(page: Mapping[str, float]) -> Acceptance | None:
     )
 
 
-def read_written(page: Mapping[str, float]) -> Written | None:
-    """None where the page does not tell both."""
-    prefix = "sglang" if engine_of(page) == "sglang" else "vllm"
+def read_written(page: Mapping[str, float], num_sent: int | None = None) -> Written | None:
+    """None where the page does not tell both. `num_sent`: requests that it was sent, for an engine
+    that counts tokens alone."""
+    engine = engine_of(page)
+    if engine == "llamacpp":  # abandoned answers included
+        tokens = page.get("llamacpp:tokens_predicted_total")
+        return None if tokens is None or num_sent is None else Written(int(tokens), num_sent)
+    prefix = "sglang" if engine == "sglang" else "vllm"
     tokens = page.get(f"{prefix}:generation_tokens_total")
     texts = page.get(f"{prefix}:num_requests_total")
     if prefix == "vllm":

@@ -15,6 +15,7 @@ from typing import Any
 from outdraft.acceptance import Acceptance
 from outdraft.errors import CorruptFileError, OptionError
 from outdraft.line_file import LineFile, parse_entries, whole_lines
+from outdraft.measure.plateau import is_lead
 from outdraft.observe import Written
 from outdraft.records import Record, record_from_json, record_to_json
 
@@ -179,8 +180,9 @@ def done_records(blocks: Iterable[Block]) -> list[Record]:
 
 
 def count_drafts(blocks: Sequence[Block]) -> tuple[Acceptance, int, int]:
-    """Acceptance, and the tokens and texts it was counted over: from the answers where these
-    report rounds and positions, else from the server's counters."""
+    """Acceptance, and the tokens and texts it was counted over: those of the requests that count,
+    where answers report rounds and positions; else what the server's counters say of all that it
+    was sent in these blocks, leads and fillers too."""
     records = [each for block in blocks for each in block.records if not each.is_warmup]
     if are_drafts_reported(blocks):
         records = [each for each in records if each.acceptance is not None]
@@ -191,7 +193,12 @@ def count_drafts(blocks: Sequence[Block]) -> tuple[Acceptance, int, int]:
         if len(written) == len(blocks):
             whole = Written.total(written)
             return acceptance, whole.num_tokens, whole.num_texts
+        records = [each for block in blocks for each in block.records if _is_sent(each)]
     return acceptance, sum(each.completion_tokens or 0 for each in records), len(records)
+
+
+def _is_sent(record: Record) -> bool:
+    return not record.is_warmup or is_lead(record)
 
 
 def are_drafts_reported(blocks: Sequence[Block]) -> bool:
