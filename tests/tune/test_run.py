@@ -13,8 +13,9 @@ from outdraft.errors import OptionError
 from outdraft.testing.tiny_models import tiny_model
 from outdraft.tune import run as run_module
 from outdraft.tune.arm import name_of
-from outdraft.tune.journal import Journal
+from outdraft.tune.journal import AnswerTime, Journal
 from outdraft.tune.lab import Lab
+from outdraft.tune.requests import deal_requests
 from outdraft.tune.results import FAILED
 from outdraft.tune.run import RunPlan, plan_run, run_tuning
 from outdraft.tune.search import Progress
@@ -147,9 +148,26 @@ def test_memory_is_kept_only_where_that_is_wanted_and_said(target: str, tmp_path
     few = ("--target", target, "--k", "2", "--concurrency", "1", "--prompts", str(prompts))
     settings = [RunSettings.from_options(find_command("tune").parse((*few, "--methods", each)))
                 for each in ("suffix", "ngram")]  # fmt: skip
-    (warning,) = plan_run(settings[0]).context.warnings
-    assert " requests repeat a prompt of their own block" in warning
-    assert plan_run(settings[1]).context.warnings == (), "it remembers nothing"
+    note, none = (each.repeats_note(each.blocks.values()) for each in map(plan_run, settings))
+    assert " requests repeat a prompt of their own block" in note
+    assert none == "", "it remembers nothing"
+
+
+def test_repeats_are_counted_in_blocks_that_have_their_size(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--methods", "suffix", "--rate", "2", "--budget", "300s")
+    made, answer = plan(target, *words), AnswerTime("2 requests/s", 10.0, 1.0)
+    play(monkeypatch, Planted({"suffix": Truth(0.8, 0.02)}))
+    monkeypatch.setattr(Lab, "measure_answer", lambda lab, load: answer)
+    display = Display()
+    results = run_tuning(made, tmp_path, display)
+    sized = deal_requests(made.settings, made.prompts, {answer.load: answer})
+    planned, sent = (sum(x.num_repeats for x in each.values()) for each in (made.blocks, sized))
+    assert sent > planned, "answers take long, so blocks are larger than was planned"
+    (note,) = (each for each in results.notes if "repeat a prompt" in each)
+    assert note.startswith(f"up to {sent} of ")
+    assert f"note: {note}" in display.notes
 
 
 def test_another_engine_tries_few_draft_lengths_and_what_it_has(

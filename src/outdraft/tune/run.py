@@ -113,6 +113,21 @@ class RunPlan:
                 size = lab.blocks[load.name].size
                 display.note(f"{load.name}: {took}, a block has {size} requests")
 
+    def repeats_note(self, blocks: Iterable[Blocks]) -> str:
+        """Whether answers are remembered within a block; empty where none are. Of blocks that have
+        their final size: larger ones repeat more."""
+        remembering = self.backend.capabilities().forget_paths
+        if not self.settings.serving.forgets:
+            return ""  # it was said that all are
+        parts = [(each.num_repeats, len(each.plan)) for each in blocks]
+        num_repeats, total = map(sum, zip(*parts, strict=True))
+        if not num_repeats or not any(arm.method in remembering for arm in self.search.arms):
+            return ""
+        return (
+            f"up to {num_repeats} of {total} requests repeat a prompt of their own block, whose "
+            "answer may be remembered; give more prompts, or a smaller --block"
+        )
+
 
 def run_tuning(
     plan: RunPlan, folder: Path, display: Display, *, retries_failed: bool = False
@@ -133,9 +148,13 @@ def run_tuning(
                 f"{arm} failed at {load} ({failure.reason}): --retry-failed tries it again"
             )
         plan.deal_again(lab, journal, display)
+        context = plan.context
+        if repeats := plan.repeats_note(lab.blocks.values()):
+            display.note(f"note: {repeats}")
+            context = replace(context, warnings=(*context.warnings, repeats))
         search = Search(plan.search, journal, lab.measure, display.progress, lab.prepare)
         outcomes, schedule = search.run()
-        return make_results(plan.context, plan.search, outcomes, schedule, journal)
+        return make_results(context, plan.search, outcomes, schedule, journal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +231,8 @@ def plan_run(settings: RunSettings) -> RunPlan:
         warnings=(
             *ground.notes,
             *notes,
-            *filter(None, [_memory_note(settings, supported, arms, blocks.values()), keeping.note]),
+            *([] if settings.serving.forgets else [REMEMBERED]),
+            *filter(None, [keeping.note]),
             *dict.fromkeys(warnings),
         ),
     )
@@ -282,25 +302,6 @@ def _keeping(settings: RunSettings, backend: Backend, plans: Iterable[Plan]) -> 
         min((free for _, free in gpus), default=None),
     )
     return plan_keeping(settings.keep_engines, supported.sleep, memory, settings.serving.extra)
-
-
-def _memory_note(
-    settings: RunSettings,
-    supported: Capabilities,
-    arms: Iterable[Speculation],
-    blocks: Iterable[Blocks],
-) -> str:
-    """What to know about answers that are remembered; empty where none are."""
-    if not settings.serving.forgets:
-        return REMEMBERED
-    parts = [(each.num_repeats, len(each.plan)) for each in blocks]
-    num_repeats, total = map(sum, zip(*parts, strict=True))
-    if not num_repeats or not any(arm.method in supported.forget_paths for arm in arms):
-        return ""
-    return (
-        f"up to {num_repeats} of {total} requests repeat a prompt of their own block, whose answer "
-        "may be remembered; give more prompts, or a smaller --block"
-    )
 
 
 def _space(settings: RunSettings, supported: Capabilities) -> Space:
