@@ -297,3 +297,24 @@ def test_side_by_side_off_is_not_the_oldest_process_in_the_final(played: PlayedE
     first, _, last = played.engines
     assert first.is_stopped
     assert not last.is_stopped
+
+
+def test_side_by_side_a_final_that_is_continued_starts_both_once(played: PlayedEngines) -> None:
+    lab = make_lab(played, Vllm(Installation("0.22.1", frozenset(), device="cpu")))
+    arm, played.start_s = Speculation("ngram", k=4), 10
+    final = ONE.in_part(FINAL, name_of(arm))
+    lab.blocks = {**lab.blocks, final.plan_name: lab.blocks[ONE.name]}
+    for block in (2, 3):
+        for one, other in ((OFF, arm), (arm, OFF)):
+            lab.prepare((one, other))
+            found = lab.measure(final, one, block)
+            assert isinstance(found, Block)
+            assert found.start_s == (10 if block == 2 else 0)
+    assert played.num_starts == 2, "the arm, then off, which is not the older one"
+
+
+def test_side_by_side_what_forgets_by_a_start_is_not_started_ahead(played: PlayedEngines) -> None:
+    lab = make_lab(played, Vllm(Installation("0.11.0", frozenset(), device="cpu")))
+    lab.prepare(PROPOSERS[::2])
+    assert isinstance(lab.measure(ONE, PROPOSERS[2], 0), Block)
+    assert played.num_starts == 2

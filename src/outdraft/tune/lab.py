@@ -71,6 +71,7 @@ class Lab(AbstractContextManager["Lab"]):
         self._broken: dict[str, str] = {}  # engines that could not be started, and why
         self._order: list[str] = []  # keys of engines, the last started last
         self._renews_off = keeping.how == SIDE_BY_SIDE and not self._shares_process
+        self._starts_ahead = keeping.how == SIDE_BY_SIDE
         self._started_ahead_s: dict[str, float] = {}  # seconds of starts made by `prepare`
 
     def __exit__(self, *exc: object) -> None:
@@ -87,9 +88,9 @@ class Lab(AbstractContextManager["Lab"]):
         Off is started last: of two equal processes the one that was started first can be some
         percent slower, which would be taken for a speedup.
         """
-        for arm in sorted(arms, key=lambda each: each.is_off) if self._shares_process else ():
+        for arm in sorted(arms, key=lambda each: each.is_off) if self._starts_ahead else ():
             key = self._key(arm)
-            if key in self._pool or key in self._broken:
+            if key in self._pool or key in self._broken or self._starts_anew(arm):
                 continue
             if not self._pool.has_room():
                 return
@@ -115,14 +116,14 @@ class Lab(AbstractContextManager["Lab"]):
 
     def measure(self, load: Load, arm: Speculation, block: int) -> Block | Failure:
         """One block, or why there is none: an engine's failure is a result of its arm."""
-        began = self._clock() - self._started_ahead_s.pop(self._key(arm), 0.0)
-        start_s = 0.0
+        ahead_s = self._started_ahead_s.pop(self._key(arm), 0.0)
+        began, start_s = self._clock() - ahead_s, 0.0
         try:
             if self._renews_off and arm.is_off and self._is_older(self._key(arm), load.subject):
                 self._pool.drop(self._key(arm))
-            if self._forget_paths.get(arm.method) == "":
-                self._pool.drop(self._key(arm))  # it forgets by being started again
-            is_new = self._shares_process or self._key(arm) not in self._pool
+            if self._starts_anew(arm):
+                self._pool.drop(self._key(arm))
+            is_new = self._shares_process or ahead_s > 0 or self._key(arm) not in self._pool
             try:
                 engine = self._forgetful_engine(arm)
             finally:
@@ -145,6 +146,10 @@ class Lab(AbstractContextManager["Lab"]):
         older one can be some percent slower, which would be taken for a speedup."""
         order = self._order
         return key in order and other in order and order.index(key) < order.index(other)
+
+    def _starts_anew(self, arm: Speculation) -> bool:
+        """Before each block: that is how its engine forgets."""
+        return self._forget_paths.get(arm.method) == ""
 
     def _forgetful_engine(self, arm: Speculation) -> RunningEngine:
         """An arm's engine, without the answers of earlier blocks."""
@@ -236,7 +241,7 @@ class Lab(AbstractContextManager["Lab"]):
             records=run.records,
             problems=() if quality is None or quality.is_valid else quality.problems,
             counted=read_acceptance(counters),
-            written=read_written(counters),
+            written=read_written(counters, len(run.records) + run.num_fillers),
             step_seconds=self._step_seconds[self._key(arm)],
         )
 
