@@ -182,9 +182,7 @@ def test_a_budget_that_is_too_small_for_one_arm_is_refused(
     assert stage.starts == {"off": 1}, "nothing was started in vain"
     minutes = re.search(r"give (\d+)m", str(at.value))
     assert minutes is not None
-    outcomes, _ = search(
-        stage, tmp_path / "journal", budget_s=60 * int(minutes[1]), **short
-    )
+    outcomes, _ = search(stage, tmp_path / "journal", budget_s=60 * int(minutes[1]), **short)
     assert outcomes[0].standing.verdict is not None
 
 
