@@ -119,7 +119,6 @@ def _replica_variable(kind: Kind) -> dict[str, Any]:
         "type": "query",
         "datasource": _DATA,
         "query": {"query": query, "refId": "replica"},
-        "definition": query,
         "refresh": 2,
         "includeAll": True,
         "multi": True,

@@ -1,0 +1,89 @@
+"""What a watch found, in words: the same in the terminal, on the page and in lines. Pure."""
+
+from __future__ import annotations
+
+import time
+
+from outdraft.report.numbers import duration
+from outdraft.watch.findings import FLEET, Action, Advice, Benefit, Source
+from outdraft.watch.snapshot import ReplicaState, ReplicaView, Snapshot
+
+SOURCES = {
+    Source.CONTROL: "by plain replicas",
+    Source.CANARY: "by canary slices",
+    Source.COSTS: "by costs of tune",
+}
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+def one_line(text: str) -> str:
+    """Text from outside for a terminal: spaces for line ends, and no escape sequences."""
+    return "".join(
+        each if each.isprintable() else " " if each.isspace() else _REPLACEMENT for each in text
+    )
+
+
+def name_of_view(view: ReplicaView) -> str:
+    return "all" if view.name == FLEET else one_line(view.name)
+
+
+def clock(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def ago(seconds: float) -> str:
+    """How long something has lasted, in one unit or two: 40 s, 25 min, 2 h 5 min, 3 days."""
+    if seconds >= 2 * 86_400:
+        return f"{seconds / 86_400:.0f} days"
+    if seconds >= 3600:
+        return duration(60 * (seconds // 60)).removesuffix(" 0 min")
+    return f"{seconds // 60:.0f} min" if seconds >= 60 else f"{max(seconds, 0):.0f} s"
+
+
+def benefit_words(benefit: Benefit | None) -> str:
+    if benefit is None:
+        return "unknown"
+    if benefit.low is None or benefit.high is None:
+        return f"{benefit.estimate:.2f}x, no interval yet"
+    return f"{benefit.estimate:.2f}x [{benefit.low:.2f}, {benefit.high:.2f}]"
+
+
+def lost_words(advice: Advice) -> str:
+    """What not following it costs; empty where that is not known."""
+    parts = []
+    if advice.lost_tokens_per_hour is not None:
+        parts.append(f"{advice.lost_tokens_per_hour:,.0f} tokens")
+    if advice.lost_gpu_seconds_per_hour is not None:
+        parts.append(f"{duration(advice.lost_gpu_seconds_per_hour)} of GPU time")
+    if advice.lost_money_per_hour is not None:
+        parts.append(f"{advice.lost_money_per_hour:,.2f} in money")
+    if not parts:
+        return ""
+    *most, last = parts
+    words = f"{', '.join(most)} and {last}" if most else last
+    return f"{words} an hour"
+
+
+def advice_words(view: ReplicaView) -> str:
+    """What is advised, or why nothing is."""
+    if view.advice is not None:
+        return one_line(view.advice.words)
+    if view.state is ReplicaState.DOWN:
+        return "no answer"
+    if view.state is not ReplicaState.UP:
+        return str(view.state)
+    return "plain" if view.speculates is False else "too early to say"
+
+
+def is_calm(view: ReplicaView) -> bool:
+    """Nothing to do and nothing to look at."""
+    is_kept = view.advice is None or view.advice.action is Action.KEEP
+    return is_kept and not view.alarms and view.state is not ReplicaState.DOWN
+
+
+def count_words(snapshot: Snapshot) -> str:
+    """E.g. "5 replicas, 3 up"."""
+    known = [view for view in snapshot.replicas if view.state is not ReplicaState.GONE]
+    num_up = sum(view.state is ReplicaState.UP for view in known)
+    noun = "replica" if len(known) == 1 else "replicas"
+    return f"{len(known)} {noun}" + ("" if num_up == len(known) else f", {num_up} up")
