@@ -9,7 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from outdraft.report.page import PALETTE, page, theme_css
+from outdraft.report.page import page
+from outdraft.report.theme import PALETTE, theme_css
 from tests.report.odd_results import LONG, ODD, SCRIPT, hostile_names
 from tests.report.sample_results import sample_results
 

@@ -3,10 +3,12 @@ one that is down and has a name with markup in it, one that is new."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from outdraft.watch.findings import FLEET, Action, Advice, Alarm, Benefit, Notice, Source
 from outdraft.watch.snapshot import Quantiles, ReplicaState, ReplicaView, Snapshot, WindowFigures
+from outdraft.watch.trail import Trail
 
 AT = 1_700_000_000.0
 ODD_NAME = 'http://<script>alert(1)</script>:1/"\\{}'
@@ -82,3 +84,18 @@ def sample_snapshot() -> Snapshot:
 def empty_snapshot() -> Snapshot:
     """Before the first look."""
     return Snapshot(AT, AT, 600.0, (), ReplicaView(FLEET, ReplicaState.NEW))
+
+
+def sample_trail() -> Trail:
+    """Two hours, a loss that begins half an hour ago, a gap in what is known."""
+    trail, now = Trail(), sample_snapshot()
+    for minute in range(-120, 1):
+        bad = minute > -30
+        figures = replace(LOSES if bad else GAINS, acceptance_rate=0.12 if bad else 0.7)
+        second = replace(REPLICAS[1], window=figures, alarms=(ALARM,) if bad else ())
+        value = 1.2 + 0.05 * math.sin(minute / 9) - (0.25 if bad else 0.0)
+        known = None if -60 < minute < -50 else benefit(value, value - 0.08, value + 0.08)
+        fleet = replace(now.fleet, benefit=known)
+        trail.add(replace(now, at=AT + 60 * minute, replicas=(REPLICAS[0], second, *REPLICAS[2:]),
+                          fleet=fleet))  # fmt: skip
+    return trail

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from outdraft.watch.findings import Notice
 from outdraft.watch.snapshot import Snapshot
-from outdraft.watch.terminal import command_lines, snapshot_line, snapshot_text, watch_view
+from outdraft.watch.terminal import copyable_command, snapshot_line, snapshot_text, watch_view
 from tests.watch.sample_snapshot import ALARM, AT, REPLICAS, empty_snapshot, sample_snapshot
 
 
@@ -58,7 +58,7 @@ def test_who_needs_somebody_comes_first_and_a_low_window_shows_those() -> None:
 
 def test_a_long_command_can_be_copied() -> None:
     command = "outdraft watch http://a --config 'a file with spaces.toml' " + "--dns x:1 " * 9
-    lines = command_lines(command, 60)
+    lines = copyable_command(command, 60)
     assert lines.count("\\\n") >= 2
     assert shlex.split(lines.replace("\\\n", " ")) == shlex.split(command)
     assert max(map(len, lines.split("\n"))) <= 68

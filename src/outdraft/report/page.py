@@ -1,7 +1,6 @@
 """The whole page: one file, no script, nothing fetched. Text, style and pictures are all in it."""
 
 import re
-import tomllib
 from collections.abc import Callable, Sequence
 from importlib.resources import files as resources
 from string import Template
@@ -18,6 +17,7 @@ from outdraft.report.sections.run import arms_section, pruned_section, run_secti
 from outdraft.report.sections.speedups import speedups_section
 from outdraft.report.sections.texts import texts_section
 from outdraft.report.sections.verdict import verdict_card
+from outdraft.report.theme import stylesheet
 from outdraft.tune.results import Results
 from outdraft.version import __version__
 
@@ -26,9 +26,6 @@ _COMMENT = re.compile("<!--.*?-->")
 
 def _read(name: str) -> str:
     return resources("outdraft.report").joinpath(name).read_text(encoding="utf-8")
-
-
-PALETTE: dict[str, list[str]] = tomllib.loads(_read("palette.toml"))  # variable: [light, dark]
 
 
 class Section(NamedTuple):
@@ -63,7 +60,7 @@ def page(results: Results, files: Sequence[str] = ()) -> str:
         "backend": results.backend,
         "time": tag("time", started[:16].replace("T", " ")) if started else None,
         "started": f", run started {started}" if started else None,
-        "style": Markup(theme_css() + _read("style.css")),
+        "style": stylesheet(),
         "verdict": verdict_card(results, files),
         "links": [tag("a", section.link, href=f"#{section.key}") for section in SECTIONS],
         "sections": [_section(section, results) for section in SECTIONS],
@@ -71,21 +68,6 @@ def page(results: Results, files: Sequence[str] = ()) -> str:
     doctype, *lines = _COMMENT.sub("", _read("page.html")).splitlines()
     template = Template("".join(line.strip() for line in lines))
     return f"{doctype}\n{template.substitute({key: join(values[key]) for key in values})}\n"
-
-
-def theme_css() -> str:
-    """The system's choice, unless the page's own switch says otherwise; paper is always light."""
-    light, dark = (
-        "".join(f"--{name.replace('_', '-')}:{both[side]};" for name, both in PALETTE.items())
-        for side in (0, 1)
-    )
-    return (
-        f":root{{color-scheme:light dark;{light}}}\n"
-        f"@media (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"
-        f":root:has(#theme-light:checked){{color-scheme:light;{light}}}\n"
-        f":root:has(#theme-dark:checked){{color-scheme:dark;{dark}}}\n"
-        f"@media print{{:root{{color-scheme:light;{light.replace(';', ' !important;')}}}}}\n"
-    )
 
 
 def _section(section: Section, results: Results) -> Markup:

@@ -174,10 +174,10 @@ def _add_alarm(text: Text, alarm: Alarm, now: float, width: int) -> None:
     _add_lines(text, start, width, "bold red")
     _add_lines(text, f"  {one_line(alarm.evidence)}", width, "")
     _add_lines(text, f"  next: {one_line(alarm.advice)}", width, "")
-    text.append(f"  $ {command_lines(one_line(alarm.command), width - 8)}\n\n", style="cyan")
+    text.append(f"  $ {copyable_command(one_line(alarm.command), width - 8)}\n\n", style="cyan")
 
 
-def command_lines(command: str, width: int) -> str:
+def copyable_command(command: str, width: int) -> str:
     """Lines that a shell reads as the one command, when they are copied."""
     lines = [""]
     for word in _SHELL_WORD.findall(command):
