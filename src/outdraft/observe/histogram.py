@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 _BUCKET = re.compile(r'le="([^"]+)"')
@@ -57,7 +58,7 @@ class Histogram:
         if not math.isinf(bounds[-1]):
             bounds, levels = (*bounds, math.inf), (*levels, levels[-1])
         counts = tuple(max(high - low, 0.0) for low, high in pairwise(levels))
-        return cls(bounds, counts, sum_of_all)
+        return cls(_shared(bounds), counts, sum_of_all)
 
     @property
     def count(self) -> float:
@@ -76,6 +77,15 @@ class Histogram:
         counts = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
         return Histogram(self.bounds, counts, self.sum + other.sum)
 
+    @classmethod
+    def total(cls, parts: Sequence[Histogram]) -> Histogram:
+        """The sum of one or more."""
+        first = parts[0]
+        if any(each.bounds != first.bounds for each in parts):
+            return sum(parts[1:], first)
+        counts = tuple(map(sum, zip(*[each.counts for each in parts], strict=True)))
+        return cls(first.bounds, counts, sum([each.sum for each in parts]))
+
     def _coarser(self, bounds: frozenset[float]) -> Histogram:
         counts: list[float] = []
         waiting = 0.0
@@ -91,7 +101,9 @@ class Histogram:
         """What was observed after `before`; all of it where the server was restarted."""
         if before is None or before.bounds != self.bounds or before.count > self.count:
             return self
-        counts = tuple(max(a - b, 0.0) for a, b in zip(self.counts, before.counts, strict=True))
+        # Most buckets did not grow: they share one zero, which counts where many growths are kept.
+        both = zip(self.counts, before.counts, strict=True)
+        counts = tuple([a - b if a > b else 0.0 for a, b in both])
         return Histogram(self.bounds, counts, max(self.sum - before.sum, 0.0))
 
     def bucket_of(self, q: float) -> tuple[float, float] | None:
@@ -119,6 +131,12 @@ class Histogram:
         at = bisect_left(self.bounds, high)
         before = math.fsum(self.counts[:at])
         return low + (high - low) * min(max(q * self.count - before, 0.0) / self.counts[at], 1.0)
+
+
+@lru_cache(maxsize=256)
+def _shared(bounds: tuple[float, ...]) -> tuple[float, ...]:
+    """One object for equal bounds: histories have thousands of histograms."""
+    return bounds
 
 
 def _number(bound: str) -> float:

@@ -97,7 +97,7 @@ class Growth:
     def acceptance_share(self) -> Histogram | None:
         """Of all temperatures."""
         bands = list(self.acceptance_shares.values())
-        return sum(bands[1:], bands[0]) if bands else None
+        return Histogram.total(bands) if bands else None
 
     @classmethod
     def total(cls, parts: Iterable[Growth]) -> Growth | None:
@@ -131,8 +131,8 @@ class Growth:
 def _added(every: list[Growth]) -> Growth:
     counters: dict[str, float] = {}
     gauges: dict[str, float] = {}
-    times: dict[str, Histogram] = {}
-    shares: dict[str, Histogram] = {}
+    times: dict[str, list[Histogram]] = {}
+    shares: dict[str, list[Histogram]] = {}
     slices: dict[tuple[str, str], tuple[float, float]] = {}
     for each in every:
         for name, value in each.counters.items():
@@ -141,7 +141,7 @@ def _added(every: list[Growth]) -> Growth:
             gauges[name] = gauges.get(name, 0.0) + value
         for into, histograms in ((times, each.times), (shares, each.acceptance_shares)):
             for name, histogram in histograms.items():
-                into[name] = into[name] + histogram if name in into else histogram
+                into.setdefault(name, []).append(histogram)
         for part, (tokens, seconds) in each.slices.items():
             known = slices.get(part, (0.0, 0.0))
             slices[part] = known[0] + tokens, known[1] + seconds
@@ -151,11 +151,11 @@ def _added(every: list[Growth]) -> Growth:
         max(each.end for each in every),
         counters,
         gauges,
-        times,
+        {name: Histogram.total(parts) for name, parts in times.items()},
         Acceptance.total(counted) if counted else None,
         sum(each.num_restarts for each in every),
         sum(each.gap_s for each in every),
-        shares,
+        {name: Histogram.total(parts) for name, parts in shares.items()},
         slices,
     )
 
@@ -285,18 +285,21 @@ def growth(before: Reading, after: Reading, gap_s: float = 0.0) -> Growth:
 
 def carried(before: Reading, after: Reading) -> Reading:
     """`after`, and what `before` counted of what is not on the later page. Without it a counter
-    that is away for one look would be counted twice when it is back."""
-    if is_restarted(before, after):
-        return after
-    return replace(
+    that is away for one look would be counted twice when it is back. Names stay over a restart."""
+    named = replace(
         after,
         engine=after.engine or before.engine,
+        model=after.model or before.model,
+        version=after.version or before.version,
+    )
+    if is_restarted(before, after):
+        return named
+    return replace(
+        named,
         counters={**before.counters, **after.counters},
         times={**before.times, **after.times},
         acceptance=before.acceptance if after.acceptance is None else after.acceptance,
         started_at=before.started_at if after.started_at is None else after.started_at,
-        model=after.model or before.model,
-        version=after.version or before.version,
         acceptance_shares={**before.acceptance_shares, **after.acceptance_shares},
         slices={**before.slices, **after.slices},
     )
