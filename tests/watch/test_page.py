@@ -68,7 +68,7 @@ def test_what_it_says() -> None:
     words = " ".join(seen(watch_page(*PAGES["sample"], 5)).texts)
     for each in (
         "TURN OFF FOR 9 or more at a time", "1.21×", "[1.12, 1.31]", "by plain replicas",
-        "That assumes that the plain replicas have the same hardware and the same traffic.",
+        "Assumed: the plain replicas have the same hardware and the same traffic.",
         "costs 65,600 tokens an hour", ALARM.command, "acceptance low", "no answer within 4 s",
         "0.87× [0.82, 0.93] for 9 or more at a time.",
     ):  # fmt: skip

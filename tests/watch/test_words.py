@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from outdraft.watch.findings import Source
+from outdraft.watch.findings import Action, Source
 from outdraft.watch.snapshot import ReplicaState, ReplicaView
 from outdraft.watch.words import (
     SOURCES,
@@ -36,9 +36,11 @@ def test_benefits() -> None:
 
 
 def test_what_is_lost() -> None:
-    assert lost_words(OFF) == "65,600 tokens, 7 min 48 s of GPU time and 0.33 in money an hour"
+    lost = "65,600 tokens, 7 min 48 s of GPU time and 0.33 in money an hour"
+    assert lost_words(OFF) == f"Left as it is, it costs {lost}."
+    assert lost_words(replace(OFF, action=Action.KEEP)) == f"Turning it off would cost {lost}."
     only_tokens = replace(OFF, lost_gpu_seconds_per_hour=None, lost_money_per_hour=None)
-    assert lost_words(only_tokens) == "65,600 tokens an hour"
+    assert lost_words(only_tokens) == "Left as it is, it costs 65,600 tokens an hour."
     assert lost_words(KEEP) == ""
 
 

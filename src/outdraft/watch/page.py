@@ -152,10 +152,10 @@ def _why(fleet: ReplicaView) -> Markup:
     if (benefit := fleet.benefit) is not None:
         measured = f"Net benefit {times(benefit.estimate)} {_interval(benefit)}"
         points.append(f"{measured} {SOURCES[benefit.source]}; 1 is break-even.")
-        points.append(f"That assumes that {benefit.assumes.rstrip('.')}.")
+        points.append(f"Assumed: {benefit.assumes.rstrip('.')}.")
     points += [f"{times(part.estimate)} {_interval(part)} for {part.part}." for part in fleet.parts]
     if fleet.advice is not None and (lost := lost_words(fleet.advice)):
-        points.append(f"Left as it is, it costs {lost}.")
+        points.append(lost)
     points = points or ["No net benefit is known: nothing to compare with."]
     return tag("div", tag("h2", "Why"), tag("ul", [tag("li", each) for each in points]))
 

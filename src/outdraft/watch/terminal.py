@@ -161,10 +161,10 @@ def _add_advice(text: Text, snapshot: Snapshot, width: int) -> None:
     _add_lines(text, f"{one_line(advice.words)} ({since})", width, style)
     _add_lines(text, one_line(advice.reason), width, "")
     if lost := lost_words(advice):
-        _add_lines(text, f"Left as it is, it costs {lost}.", width, "")
+        _add_lines(text, lost, width, "")
     if advice.benefit is not None:
         benefit = advice.benefit
-        words = f"{benefit_words(benefit)} {SOURCES[benefit.source]}: assumes that "
+        words = f"{benefit_words(benefit)} {SOURCES[benefit.source]}; assumed: "
         _add_lines(text, f"{words}{one_line(benefit.assumes)}", width, "dim")
 
 

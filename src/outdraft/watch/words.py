@@ -49,7 +49,7 @@ def benefit_words(benefit: Benefit | None) -> str:
 
 
 def lost_words(advice: Advice) -> str:
-    """What not following it costs; empty where that is not known."""
+    """What not following it costs, as a sentence; empty where that is not known."""
     parts = []
     if advice.lost_tokens_per_hour is not None:
         parts.append(f"{advice.lost_tokens_per_hour:,.0f} tokens")
@@ -61,7 +61,9 @@ def lost_words(advice: Advice) -> str:
         return ""
     *most, last = parts
     words = f"{', '.join(most)} and {last}" if most else last
-    return f"{words} an hour"
+    if advice.action is Action.KEEP:
+        return f"Turning it off would cost {words} an hour."
+    return f"Left as it is, it costs {words} an hour."
 
 
 def advice_words(view: ReplicaView) -> str:
