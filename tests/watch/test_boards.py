@@ -4,6 +4,7 @@ dashboards are made into rules, so that the same parser reads them."""
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,35 @@ def test_a_fault_fires_its_alert(name: str, tmp_path: Path) -> None:
     tests = [{"interval": "1m", "input_series": inputs, "alert_rule_test": [fires]}]
     (tmp_path / "play.yml").write_text(json.dumps({"rule_files": ["rules.yml"], "tests": tests}))
     assert "SUCCESS" in promtool("test", "rules", str(tmp_path / "play.yml"))
+
+
+# Fields of Prometheus' own annotations, which are not part of the dashboard's types.
+OF_THE_DATA_SOURCE = {"titleFormat", "textFormat"}
+
+
+@BOTH
+def test_grafana_reads_all_of_it(kind: Kind) -> None:
+    """By Grafana's own types (PyPI: grafana-foundation-sdk), where they are installed."""
+    models = pytest.importorskip("grafana_foundation_sdk.models.dashboard")
+    plugins = pytest.importorskip("grafana_foundation_sdk.cog.plugins")
+    encoder = pytest.importorskip("grafana_foundation_sdk.cog.encoder")
+    plugins.register_default_plugins()
+    written = json.loads(json.dumps(dashboard(kind)))
+    read = json.loads(encoder.JSONEncoder().encode(models.Dashboard.from_json(written)))
+    assert list(_left_out(written, read)) == []
+
+
+def _left_out(written: Any, read: Any, path: str = "") -> Iterator[str]:
+    """What is in the first and not, or not so, in the second."""
+    if isinstance(written, dict):
+        for key, value in written.items():
+            if key not in OF_THE_DATA_SOURCE:
+                yield from _left_out(value, read.get(key), f"{path}.{key}")
+    elif isinstance(written, list):
+        for number, value in enumerate(written):
+            yield from _left_out(value, read[number], f"{path}[{number}]")
+    elif written != read:
+        yield path
 
 
 def test_files(tmp_path: Path) -> None:

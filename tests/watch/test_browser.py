@@ -28,6 +28,9 @@ pytestmark = pytest.mark.skipif(
 AXE = os.environ.get("OUTDRAFT_AXE")
 FAILED = """axe.run(document, {resultTypes: ['violations']}).then((found) => found.violations.map(
   (each) => `${each.id}: ${each.nodes.map((node) => node.html).slice(0, 3).join(' | ')}`))"""
+# The card lies on the same ground as other sections, whatever its tone.
+GROUNDS = """['#advice', '#alarms'].map((each) =>
+  getComputedStyle(document.querySelector(each)).backgroundColor)"""
 
 Work = Callable[[Tab, Site, str], Awaitable[None]]
 
@@ -72,6 +75,7 @@ def test_every_size(make: Callable[[], Snapshot]) -> None:
                 name = f"{make.__name__}-{width}-{scheme}.png"
                 (Path(folder) / name).write_bytes(pictures[-1])
             assert await tab.evaluate(FAULTS) == [], width
+            assert len(set(await tab.evaluate(GROUNDS))) == 1
             assert {*tab.requests} - {"data:,"} == {f"{url}/", f"{url}/watch.js"}
             assert tab.complaints == []
             assert "owned" not in await tab.evaluate("document.title")
