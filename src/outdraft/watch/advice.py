@@ -1,0 +1,171 @@
+"""What to do about speculation now, and what it costs not to. Pure.
+
+An advice changes rarely: another one must be clearly right, by an interval that does not hold 1,
+for a whole dwell time. `AdviceState` is a value: the state before and what is seen now give the
+state after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from outdraft.watch.findings import Action, Advice, Benefit
+
+DWELL_S = 600.0
+FIRST_DWELL_S = 20.0
+_GRACE = 0.25  # of the dwell time may pass without a clear answer before a candidate is dropped
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Of one replica or of all of them, in the window."""
+
+    benefit: Benefit | None
+    parts: tuple[Benefit, ...] = ()  # of parts of the traffic
+    by_k: Mapping[int, Benefit] = field(default_factory=dict)  # what other draft lengths would give
+    tokens_per_s: float | None = None
+    busy_servers: float = 1.0  # servers that were computing, on average
+    speculates: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is clearly right now, without regard to what stands."""
+
+    action: Action
+    reason: str
+    k: int | None = None
+    part: str = ""
+    gain: float = 1.0  # speed if it is followed over speed if not
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceState:
+    standing: Advice | None = None
+    candidate: Wanted | None = None
+    since: float = 0.0  # of the candidate
+    last_seen: float = 0.0  # when the candidate was last clearly right
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceRules:
+    dwell_s: float = DWELL_S
+    first_dwell_s: float = FIRST_DWELL_S
+    gpu_hour_cost: float | None = None
+
+
+def advise(
+    state: AdviceState, seen: Seen, now: float, replica: str, rules: AdviceRules
+) -> AdviceState:
+    """The standing advice always shows the figures of now."""
+    if not seen.speculates:
+        return replace(state, candidate=None)  # advice that was followed stays as it was
+    wanted = wanted_of(seen, state.standing)
+    standing = state.standing
+    if wanted is not None and standing is not None and _is_same(wanted, standing):
+        shown = _advice(wanted, seen, replica, standing.since, rules)
+        return AdviceState(shown)
+    first = rules.first_dwell_s if standing is None else rules.dwell_s
+    state = _with_candidate(state, wanted, now, _GRACE * first)
+    if state.candidate is None or wanted is None or now - state.since < first:
+        if standing is not None:
+            standing = replace(standing, benefit=seen.benefit or standing.benefit)
+        return replace(state, standing=standing)
+    return AdviceState(_advice(wanted, seen, replica, now, rules))
+
+
+def wanted_of(seen: Seen, standing: Advice | None = None) -> Wanted | None:
+    """None: it is not clear."""
+    benefit = seen.benefit
+    losing = [part for part in seen.parts if part.is_loss]
+    has_gaining_part = any(part.is_gain for part in seen.parts)
+    if losing and has_gaining_part:
+        worst = min(losing, key=lambda part: part.estimate)
+        parts = ", ".join(part.part for part in losing)
+        if standing and standing.part and standing.part in {part.part for part in losing}:
+            parts = standing.part  # another part that comes and goes is no new advice
+        reason = f"{worst.part}: {_times(worst)}; elsewhere it pays"
+        return Wanted(Action.TURN_OFF_FOR, reason, part=parts, gain=1 / worst.estimate)
+    if benefit is None or benefit.low is None or benefit.high is None:
+        return None
+    shorter = _shorter(seen, standing)
+    if shorter is not None:
+        k, gain = shorter
+        now, then = seen.by_k[max(seen.by_k)], seen.by_k[k]
+        reason = f"k = {k} would give {_times(then)}, now it is {_times(now)}"
+        return Wanted(Action.LOWER_K, reason, k=k, gain=gain)
+    if benefit.is_loss:
+        return Wanted(Action.TURN_OFF, _times(benefit), gain=1 / benefit.estimate)
+    if benefit.is_gain:
+        return Wanted(Action.KEEP, _times(benefit), gain=benefit.estimate)
+    return None
+
+
+def _shorter(seen: Seen, standing: Advice | None) -> tuple[int, float] | None:
+    """A shorter draft that pays, and is clearly better than the present one: (k, how much)."""
+    if len(seen.by_k) < 2:
+        return None
+    now = seen.by_k[max(seen.by_k)]
+    better = {
+        k: each
+        for k, each in seen.by_k.items()
+        if each.is_gain and each.low is not None and now.high is not None and each.low > now.high
+    }
+    if not better:
+        return None
+    best = max(better, key=lambda k: better[k].estimate)
+    if standing is not None and standing.k in better:
+        kept, low = better[standing.k], better[best].low
+        if kept.high is None or low is None or low <= kept.high:
+            best = standing.k  # two that cannot be told apart are no new advice
+    return best, better[best].estimate / now.estimate
+
+
+def _is_same(wanted: Wanted, standing: Advice) -> bool:
+    what = standing.action, standing.k, standing.part
+    return (wanted.action, wanted.k, wanted.part) == what
+
+
+def _with_candidate(
+    state: AdviceState, wanted: Wanted | None, now: float, grace_s: float
+) -> AdviceState:
+    """A candidate stays while its action is clearly right; details may change meanwhile. It goes
+    when another one is right, what stands is, or nothing was clear for too long."""
+    known = state.candidate
+    if wanted is None:
+        is_over = known is not None and now - state.last_seen > grace_s
+        return replace(state, candidate=None) if is_over else state
+    if known is None or known.action is not wanted.action or now - state.last_seen > grace_s:
+        return replace(state, candidate=wanted, since=now, last_seen=now)
+    return replace(state, candidate=wanted, last_seen=now)
+
+
+def _advice(wanted: Wanted, seen: Seen, replica: str, since: float, rules: AdviceRules) -> Advice:
+    tokens_per_hour = _HOUR_S * (seen.tokens_per_s or 0.0)
+    gain = max(wanted.gain, 1e-9)
+    if wanted.action is Action.KEEP:  # not following it is turning speculation off
+        tokens = tokens_per_hour * (1 - 1 / gain)
+        seconds = _HOUR_S * seen.busy_servers * (gain - 1)
+    else:
+        tokens = tokens_per_hour * (gain - 1)
+        seconds = _HOUR_S * seen.busy_servers * (1 - 1 / gain)
+    cost = rules.gpu_hour_cost
+    return Advice(
+        wanted.action,
+        replica,
+        since,
+        wanted.reason,
+        wanted.k,
+        wanted.part,
+        seen.benefit,
+        None if seen.tokens_per_s is None else tokens,
+        seconds,
+        None if cost is None else seconds / _HOUR_S * cost,
+    )
+
+
+def _times(benefit: Benefit) -> str:
+    interval = "" if benefit.low is None else f" ({benefit.low:.2f} to {benefit.high:.2f})"
+    return f"{benefit.estimate:.2f} times as fast as without{interval}, by {benefit.source}"
