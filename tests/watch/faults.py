@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from outdraft.watch.alarms import KINDS
 from tests.watch.histories import DAY, Course
 
-AT = 720  # the minute in which a fault begins
+AT = 480  # the minute in which a fault begins
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,9 @@ class Fault:
 
     def course(self, seed: int) -> Course:
         """The fault comes by day: at night there is too little to see for an hour or two."""
-        course = Course(begins=(DAY / 2 - self.at + (-240, -80, 80, 240)[seed % 4]) % DAY)
+        begins = (DAY / 2 - self.at + (-240, -80, 80, 240)[seed % 4]) % DAY
+        last = self.at + KINDS[self.kind].delay_s / 60 + 30
+        course = Course(begins=begins, num_minutes=int(last))
         self.do(course)
         return course
 
@@ -108,3 +111,26 @@ FAULTS = (
     Fault("long texts", _long_texts, "long_texts_collapse",
           beside=("acceptance_collapsed", "acceptance_decays")),
 )  # fmt: skip
+
+
+def do_no_harm(course: Course, seed: int) -> None:
+    """What happens on good days: restarts, deployments, another load, a watch that was away."""
+    rng = np.random.default_rng(seed)
+    at, replica = int(rng.integers(100, 1100)), int(rng.integers(course.num_replicas))
+    deeds: tuple[Callable[[], None], ...] = (
+        lambda: course.restart(at, replica),
+        lambda: course.deploy(at, replica),
+        lambda: _other_load(course, at, float(rng.choice([0.3, 2.5]))),
+        lambda: _look_away(course, at, int(rng.integers(2, 90))),
+    )
+    deeds[seed % len(deeds)]()
+
+
+def _other_load(course: Course, at: int, factor: float) -> None:
+    """With texts that are a little harder, as a batch job has them."""
+    course.load[:, at : at + 180] *= factor
+    course.chance[:, at : at + 180] *= 0.95
+
+
+def _look_away(course: Course, at: int, minutes: int) -> None:
+    course.gone[:, at : at + minutes] = 1

@@ -221,13 +221,13 @@ class Raised:
     alarm: Alarm
 
 
-def replay(day: Day) -> list[Raised]:
-    """All alarms that a watch would raise, looking once a minute."""
+def replay(day: Day, first: int = 1) -> list[Raised]:
+    """All alarms that a watch would raise, looking once a minute from `first` on."""
     minutes = {name: Rows.of(growths) for name, growths in day.minutes.items()}
     tens = {name: Rows.of(tens_of(growths)) for name, growths in day.minutes.items()}
     last = max(rows.end for rows in minutes.values())
     standings, raised = NOTHING_STANDS, []
-    for at in range(1, int((last - BEGIN) / 60) + 1):
+    for at in range(first, int((last - BEGIN) / 60) + 1):
         now = minute(at)
         pasts = {
             name: Past(

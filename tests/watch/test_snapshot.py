@@ -59,6 +59,11 @@ def test_figures_are_those_of_the_window() -> None:
     assert figures.waiting is None
     assert figures.times["tpot"].p50 == pytest.approx(0.01)
     assert figures.times["tpot"].p99 == pytest.approx(0.01 + 0.09 * 4.9 / 5)
+    assert figures.bands["0"].mean == pytest.approx(0.75)
+    assert figures.bands["1+"].count == 2
+    assert figures.bands["1+"].p50 == pytest.approx(0.25)
+    assert figures.acceptance_of_requests is not None
+    assert figures.acceptance_of_requests.mean == pytest.approx(0.65)
 
 
 def test_a_snapshot_is_json_and_says_whether_to_keep() -> None:

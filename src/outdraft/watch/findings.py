@@ -39,6 +39,10 @@ class Benefit:
     running: float | None = None  # requests at a time, on average
     part: str = ""  # "temperature 1+", "9 or more at a time"; empty: everything
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Benefit:
+        return cls(**{**data, "source": Source(data["source"])})
+
     @property
     def is_loss(self) -> bool:
         return self.high is not None and self.high < 1
@@ -57,6 +61,10 @@ class Alarm:
     advice: str  # one line: the next thing to try
     command: str  # one command
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Alarm:
+        return cls(**data)
+
 
 @dataclass(frozen=True, slots=True)
 class Advice:
@@ -70,6 +78,12 @@ class Advice:
     lost_tokens_per_hour: float | None = None  # what not following it costs
     lost_gpu_seconds_per_hour: float | None = None
     lost_money_per_hour: float | None = None
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Advice:
+        found = data.get("benefit")
+        benefit = None if found is None else Benefit.from_json(found)
+        return cls(**{**data, "action": Action(data["action"]), "benefit": benefit})
 
     @property
     def words(self) -> str:
@@ -87,6 +101,10 @@ class Notice:
     replica: str
     text: str
     data: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Notice:
+        return cls(**data)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -56,7 +56,9 @@ class WindowFigures:
     mean_k: float | None = None
     tokens_per_round: float | None = None  # rounds without a draft included
     times: Mapping[str, Quantiles] = field(default_factory=dict)  # ttft, tpot, e2e: seconds
-    bands: Mapping[str, Quantiles] = field(default_factory=dict)  # acceptance by temperature
+    # Acceptance rates of single requests, by band of temperature and over all of them.
+    bands: Mapping[str, Quantiles] = field(default_factory=dict)
+    acceptance_of_requests: Quantiles | None = None
     running: float | None = None
     waiting: float | None = None
     kv_usage: float | None = None  # 0 to 1
@@ -115,6 +117,7 @@ def window_figures(window: Growth) -> WindowFigures:
     counters, acceptance, seconds = window.counters, window.acceptance, window.seconds
     tokens, requests = counters.get("num_tokens", 0.0), counters.get("num_requests", 0.0)
     queries = counters.get("prefix_queries", 0.0)
+    shares, of_all = window.acceptance_shares, window.acceptance_share
     return WindowFigures(
         window.start,
         window.end,
@@ -122,8 +125,8 @@ def window_figures(window: Growth) -> WindowFigures:
         requests,
         tokens,
         window.num_restarts,
-        tokens_per_s=tokens / seconds if seconds > 0 else None,
-        requests_per_s=requests / seconds if seconds > 0 and "num_requests" in counters else None,
+        tokens_per_s=window.per_second("num_tokens"),
+        requests_per_s=window.per_second("num_requests"),
         seconds_per_token=window.seconds_per_token,
         acceptance_rate=acceptance.rate if acceptance else None,
         acceptance_length=acceptance.length if acceptance else None,
@@ -131,6 +134,8 @@ def window_figures(window: Growth) -> WindowFigures:
         mean_k=acceptance.mean_k if acceptance else None,
         tokens_per_round=tokens_per_round(window),
         times={name: Quantiles.of(each) for name, each in window.times.items() if each.count},
+        bands={band: Quantiles.of(each) for band, each in shares.items() if each.count},
+        acceptance_of_requests=None if of_all is None or not of_all.count else Quantiles.of(of_all),
         running=window.gauge("running_requests"),
         waiting=window.gauge("waiting_requests"),
         kv_usage=window.gauge("kv_cache_usage"),
