@@ -231,7 +231,7 @@ def replay(day: Day, first: int = 1) -> list[Raised]:
         now = minute(at)
         pasts = {
             name: Past(
-                rows.between(now - 6 * 3600, now),
+                rows.between(now - 4 * 3600, now),
                 tens[name].between(now - 48 * 3600, now),
                 tuple(change for change in day.changes[name] if change.at <= now),
                 "m",

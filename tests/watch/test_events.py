@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from outdraft.errors import CorruptFileError
-from outdraft.watch.events import Event, Events
+from outdraft.watch.events import Events, Told
 from outdraft.watch.findings import Notice
 
 
@@ -22,7 +22,7 @@ def test_events_have_numbers_that_go_on(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + b'{"number": 4, "at"')  # torn by a power failure
     again = Events(path)
     assert again.number == 3
-    assert again.after(1) == (Event(2, notice("1")), Event(3, notice("2")))
+    assert again.after(1) == (Told(2, notice("1")), Told(3, notice("2")))
     again.append(notice("3"))
     again.close()
     lines = [json.loads(line) for line in path.read_text().splitlines()]

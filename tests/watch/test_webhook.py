@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from outdraft.watch.events import Event
+from outdraft.watch.events import Told
 from outdraft.watch.findings import Notice
 from outdraft.watch.webhook import SIGNATURE, TIMESTAMP, Webhook, signature
 
@@ -19,8 +19,8 @@ SECRET = "a secret"
 QUICK = (0.01, 0.01, 0.01)
 
 
-def event(number: int) -> Event:
-    return Event(number, Notice(float(number), "advice", "", "TURN OFF"))
+def event(number: int) -> Told:
+    return Told(number, Notice(float(number), "advice", "", "TURN OFF"))
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Receiver:
 
 
 def deliver(
-    answer: Callable[[int], Awaitable[web.StreamResponse]], *events: Event, limit_s: float = 5.0
+    answer: Callable[[int], Awaitable[web.StreamResponse]], *events: Told, limit_s: float = 5.0
 ) -> tuple[Receiver, Webhook]:
     """Posts the events and waits until none of them waits."""
     receiver = Receiver(answer)

@@ -20,7 +20,7 @@ MAX_BYTES = 16 << 20  # then the file is put aside, and the one that was aside i
 _KEPT = 200  # of the last events in memory
 
 
-class Event(NamedTuple):
+class Told(NamedTuple):
     number: int
     notice: Notice
 
@@ -28,7 +28,7 @@ class Event(NamedTuple):
         return {"number": self.number, **self.notice.to_json()}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Event:
+    def from_json(cls, data: Mapping[str, Any]) -> Told:
         rest = {key: value for key, value in data.items() if key != "number"}
         return cls(int(data["number"]), Notice.from_json(rest))
 
@@ -41,7 +41,7 @@ class Events:
         self._path, self._max_bytes = path, max_bytes
         self._file: LineFile | None = None
         self._size = 0
-        self._recent: deque[Event] = deque(maxlen=_KEPT)
+        self._recent: deque[Told] = deque(maxlen=_KEPT)
         self.number = number
         if path is not None:
             self._file = LineFile(path)
@@ -57,15 +57,15 @@ class Events:
             self._file.close()
 
     @property
-    def recent(self) -> tuple[Event, ...]:
+    def recent(self) -> tuple[Told, ...]:
         """The last ones, oldest first."""
         return tuple(self._recent)
 
-    def after(self, number: int) -> tuple[Event, ...]:
+    def after(self, number: int) -> tuple[Told, ...]:
         return tuple(event for event in self._recent if event.number > number)
 
-    def append(self, notice: Notice) -> Event:
-        event = Event(self.number + 1, notice)
+    def append(self, notice: Notice) -> Told:
+        event = Told(self.number + 1, notice)
         if self._file is not None and self._path is not None:
             size = len(json.dumps(event.to_json(), separators=(",", ":")).encode()) + 1
             if self._size and self._size + size > self._max_bytes:
@@ -83,9 +83,9 @@ def _aside(path: Path) -> Path:
     return path.with_name(path.name + ".1")
 
 
-def _events(path: Path, lines: list[bytes]) -> list[Event]:
+def _events(path: Path, lines: list[bytes]) -> list[Told]:
     try:
-        return [Event.from_json(json.loads(line)) for line in lines]
+        return [Told.from_json(json.loads(line)) for line in lines]
     except (ValueError, TypeError, LookupError) as error:
         raise CorruptFileError(
             f"{path} holds lines that are no events ({error!r}); name another file"

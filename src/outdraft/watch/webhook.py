@@ -20,7 +20,7 @@ import aiohttp
 from yarl import URL
 
 from outdraft.observe.fetch import open_session, redacted
-from outdraft.watch.events import Event
+from outdraft.watch.events import Told
 
 TIMESTAMP, SIGNATURE = "X-Outdraft-Timestamp", "X-Outdraft-Signature"
 _MAX_WAITING = 1_000
@@ -49,7 +49,7 @@ class Webhook:
     ) -> None:
         self._url, self._secret, self._clock = URL(url), secret, clock
         self._limit_s, self._pauses_s, self._max_waiting = limit_s, pauses_s, max_waiting
-        self._waiting: deque[Event] = deque()
+        self._waiting: deque[Told] = deque()
         self._has_some = asyncio.Event()
         self.name = redacted(url)
         self.delivered = 0  # the number of the last event that was taken, or given up
@@ -60,7 +60,7 @@ class Webhook:
     def num_waiting(self) -> int:
         return len(self._waiting)
 
-    def post(self, event: Event) -> None:
+    def post(self, event: Told) -> None:
         """Where too many wait, the oldest is lost."""
         self._waiting.append(event)
         while len(self._waiting) > self._max_waiting:
@@ -76,7 +76,7 @@ class Webhook:
                     await self._deliver(session, self._waiting[0])
                 self._has_some.clear()
 
-    async def _deliver(self, session: aiohttp.ClientSession, event: Event) -> None:
+    async def _deliver(self, session: aiohttp.ClientSession, event: Told) -> None:
         for pause_s in (*self._pauses_s, None):
             self.problem, is_final = await self._try(session, event)
             if is_final or pause_s is None:
@@ -89,7 +89,7 @@ class Webhook:
         if self._waiting and self._waiting[0] is event:
             self._waiting.popleft()
 
-    async def _try(self, session: aiohttp.ClientSession, event: Event) -> tuple[str, bool]:
+    async def _try(self, session: aiohttp.ClientSession, event: Told) -> tuple[str, bool]:
         """What went wrong, and whether there is no use in trying again."""
         body = json.dumps(event.to_json()).encode()
         timestamp = f"{self._clock():.0f}"

@@ -29,7 +29,7 @@ _DECAY_OLD_S = 3 * HOUR  # what is younger may be part of the decay
 _DECAY_REQUESTS = 100.0
 
 _LONG_RATIO, _LONG_TIMES = 0.55, 2.5
-_LONG_ROWS, _LONG_S = 5, 6 * HOUR
+_LONG_ROWS, _LONG_S = 5, 4 * HOUR
 _LONG_REQUESTS = 2.0  # of a minute
 
 

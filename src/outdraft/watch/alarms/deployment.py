@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outdraft.watch.alarms.past import HOUR, MINUTE, Change, Past, Rows
-from outdraft.watch.alarms.robust import accepted_of, median_of, pace_of, usual_of
+from outdraft.watch.alarms.robust import accepted_of, median_of, token_pace, usual_of
 
 _AFTER_S = 10 * MINUTE  # of data with the new one, at least
 _SETTLES_S = 2 * MINUTE  # a server that was just started is slow for a moment
@@ -48,7 +48,7 @@ def _less_accepted(before: Rows, after: Rows, change: Change) -> str | None:
 
 def _slower(before: Rows, after: Rows, change: Change) -> str | None:
     """Seconds per token, where the load is about the same."""
-    found = pace_of(after)
+    found = token_pace(after)
     if found is None:
         return None
     load = (before["running"] + 0.5) / (found.running + 0.5)

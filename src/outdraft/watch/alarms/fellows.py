@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from outdraft.watch.alarms.past import MINUTE, Floats, Past, Rows
-from outdraft.watch.alarms.robust import Accepted, Pace, accepted_of, pace_of, usual_of
+from outdraft.watch.alarms.robust import Accepted, TokenPace, accepted_of, token_pace, usual_of
 
 _WINDOW_S = 30 * MINUTE
 _FELLOWS = 2  # others; with one other nobody knows which of the two is odd
@@ -24,7 +24,7 @@ def unlike_fellows(pasts: Mapping[str, Past], now: float) -> dict[str, str]:
     windows = {name: past.minutes.between(now - _WINDOW_S, now) for name, past in pasts.items()}
     busy = {name: rows for name, rows in windows.items() if rows.sum("requests") >= _REQUESTS}
     rates = {name: rate for name, rows in busy.items() if (rate := accepted_of(rows))}
-    paces = {name: pace for name, rows in busy.items() if (pace := pace_of(rows))}
+    paces = {name: pace for name, rows in busy.items() if (pace := token_pace(rows))}
     found: dict[str, str] = {}
     for name in busy:
         fellows = [
@@ -61,7 +61,7 @@ def _less_accepted(name: str, fellows: list[str], rates: Mapping[str, Accepted])
     )
 
 
-def _slower(name: str, fellows: list[str], paces: Mapping[str, Pace]) -> str | None:
+def _slower(name: str, fellows: list[str], paces: Mapping[str, TokenPace]) -> str | None:
     mine = paces.get(name)
     if mine is None:
         return None

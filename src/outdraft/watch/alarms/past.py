@@ -70,8 +70,8 @@ class Rows:
         return float(self[name] @ self["seconds"]) / seconds if seconds > 0 else 0.0
 
     def between(self, start: float, end: float) -> Rows:
-        """Those that begin at `start` or later and end by `end`."""
-        first = int(np.searchsorted(self["start"], start - 1e-6))
+        """Those that lie after `start`, for half of them or more, and end by `end`."""
+        first = int(np.searchsorted((self["start"] + self["end"]) / 2, start))
         last = int(np.searchsorted(self["end"], end + 1e-6, side="right"))
         return self._part(slice(first, max(last, first)))
 

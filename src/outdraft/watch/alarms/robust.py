@@ -52,7 +52,7 @@ def accepted_of(rows: Rows) -> Accepted | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class TokenPace:
     """Seconds per token of a stream."""
 
     seconds: float
@@ -61,14 +61,14 @@ class Pace:
     requests: float
 
 
-def pace_of(rows: Rows) -> Pace | None:
+def token_pace(rows: Rows) -> TokenPace | None:
     seconds, tokens = rows["decode_seconds"], rows["decode_tokens"]
     total = float(tokens.sum())
     if total <= 0:
         return None
     pace = float(seconds.sum()) / total
     error = _cluster_variance(seconds, tokens) ** 0.5
-    return Pace(pace, error, rows.mean("running"), rows.sum("requests"))
+    return TokenPace(pace, error, rows.mean("running"), rows.sum("requests"))
 
 
 @dataclass(frozen=True, slots=True)
