@@ -1,11 +1,12 @@
-"""Nothing global is changed here but how threads wait and what Control-C does: the `model` mark
-uses the user's own model cache, as a user would, and every other test writes under its own
-tmp_path."""
+"""Nothing global is changed here but how threads wait, what Control-C does and that nobody waits
+for the disk: the `model` mark uses the user's own model cache, as a user would, and every other
+test writes under its own tmp_path."""
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 # Before torch is loaded: threads that wait for each other by spinning stand in each other's way
@@ -47,6 +48,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def smollm2_path() -> Path:
     """The real default model, fetched once into the user's cache."""
     return resolve("smollm2-135m").path
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_power_cut() -> Iterator[None]:
+    """Whether a file is on the disk shows only when the power goes; a journal waits milliseconds
+    for it with every line. Commands that tests start wait as always."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

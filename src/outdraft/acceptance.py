@@ -42,8 +42,18 @@ class Acceptance:
         if num_drafted == 0:
             self.num_undrafted += 1
             return
-        accepted = [1] * num_accepted + [0] * (num_drafted - num_accepted)
-        self.add(Acceptance(1, num_drafted, num_accepted, 0, accepted, [1] * num_drafted))
+        accepted, drafted = self.accepted_per_position, self.drafted_per_position
+        is_unknown = self.num_draft_tokens and not drafted  # as in `add`
+        self.num_drafts += 1
+        self.num_draft_tokens += num_drafted
+        self.num_accepted_tokens += num_accepted
+        accepted.extend([0] * (num_drafted - len(accepted)))
+        for position in range(num_accepted):
+            accepted[position] += 1
+        if not is_unknown:
+            drafted.extend([0] * (num_drafted - len(drafted)))
+            for position in range(num_drafted):
+                drafted[position] += 1
 
     def add(self, other: Acceptance) -> None:
         # A server that does not report drafted positions leaves the sum's unknown.

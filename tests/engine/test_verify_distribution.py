@@ -116,11 +116,11 @@ def simulate(
     """`sure`: the draft proposes its favourite and gives no probabilities, as n-grams do."""
     params = SamplingParams(**{"temperature": 1.0, **PARAMS[given]})
     target, draft = (processed_table(logits, params) for logits in PAIRS[pair])
+    gc.disable()  # hundreds of thousands of rows, none of them in a cycle
     sequences = [Sequence(i, "r", 0, [0], 1, params, 77 + i, frozenset()) for i in range(count)]
     if draft_stream is None:
         draft_stream = Stream.DRAFT if rule == "rejection" else Stream.TOKEN
     live, firsts = sequences, []
-    gc.disable()  # hundreds of thousands of rows, none of them in a cycle
     while live:
         places = [torch.tensor([PLACE[tuple(one.tokens[1:])] for one in live])]
         drafts: list[tuple[int, ...]] = [()] * len(live)
@@ -139,10 +139,10 @@ def simulate(
                 firsts.append(len(tokens) > 1)
             one.tokens += tokens
         live = [one for one in live if len(one) < 1 + LENGTH]
-    gc.enable()
     first = target[0].double().softmax(0)
     second = target[[PLACE[(token,)] for token in range(V)]].double().softmax(1)
     texts = np.array([one.tokens[1 : 1 + LENGTH] for one in sequences])
+    gc.enable()
     return Outcome(texts, float(np.mean(firsts)), (first[:, None] * second).numpy())
 
 

@@ -31,7 +31,7 @@ class ScriptedRequest:
         """The answer: one word per token, from prompt, seed and temperature alone."""
         seed = self.seed if self.temperature > 0 else 0
         draw = Random(f"{seed}/{self.temperature}/{self.prompt}")
-        return [f" {draw.randrange(1000):03}" for _ in range(num_tokens)]
+        return [f" {int(1000 * draw.random()):03}" for _ in range(num_tokens)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +92,14 @@ class Script:
         ttft, tpot = self._times(request, draw)
         length = self._length(request)
         chance = chance_at(self.acceptance, request.prompt, request.temperature)
-        tokens, rounds = [1], []
-        while (left := length - sum(tokens)) > 0:
+        tokens, rounds, left = [1], [], length - 1
+        while left > 0:
             drafted, accepted = min(self.k, left - 1), 0
             while accepted < drafted and draw.random() < chance:
                 accepted += 1
             rounds.append((drafted, accepted))
             tokens.append(accepted + 1)
+            left -= accepted + 1
         cost = self.round_cost
         gaps = [tpot * (size if cost is None else cost) for size in tokens[1:]]
         return ScriptedAnswer(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import PurePath
 from typing import Self
 
@@ -39,6 +40,7 @@ class Load:
         return replace(self, subject="", part=FINAL if self.part == AGAIN else self.part).name
 
 
+@cache  # asked for thousands of times in a search
 def name_of(speculation: Speculation, *, has_k: bool = True) -> str:
     """E.g. "draft_model tiny k=5 int8": everything in which two arms of a run can differ."""
     if speculation.is_off:
