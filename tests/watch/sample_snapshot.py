@@ -26,6 +26,7 @@ GAINS = WindowFigures(
     tokens_per_round=3.61, times=_TIMES,
     bands={"0": Quantiles(500, 0.78, 0.6, 0.8, 0.9, 0.95),
            "1+": Quantiles(400, 0.5, 0.2, 0.5, 0.7, 0.9)},
+    acceptance_of_requests=Quantiles(900, 0.66, 0.3, 0.7, 0.8, 0.93),
     running=3.2, waiting=0.1, kv_usage=0.42, preemptions=0.0, prefix_hit_rate=0.33,
 )  # fmt: skip
 LOSES = replace(GAINS, acceptance_rate=0.12, acceptance_length=1.48, tokens_per_round=1.41,
@@ -46,7 +47,7 @@ KEEP = Advice(Action.KEEP, "http://10.0.0.1:8000", AT - 7200, "drafts pay: 1.76x
 OFF = Advice(Action.TURN_OFF, "http://10.0.0.2:8000", AT - 1500, "a loss for 25 minutes",
              benefit=LOSS, lost_tokens_per_hour=65_600.0, lost_gpu_seconds_per_hour=468.0,
              lost_money_per_hour=0.33)  # fmt: skip
-ALARM = Alarm("acceptance_low", "http://10.0.0.2:8000", AT - 1800,
+ALARM = Alarm("drafts_worthless", "http://10.0.0.2:8000", AT - 1800,
               "a round emits 1.48 tokens (3.84 an hour ago)",
               "check that the draft still fits the model that is served",
               "outdraft bench http://10.0.0.2:8000 --requests 32")  # fmt: skip

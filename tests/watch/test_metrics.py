@@ -34,11 +34,12 @@ def test_what_a_page_says() -> None:
     assert page["outdraft_watch_acceptance_length"][second,] == 1.48
     assert page["outdraft_watch_advice"][second, "TURN OFF"] == 1
     assert page["outdraft_watch_advice"][second, "KEEP"] == 0
-    assert page["outdraft_watch_alarm"] == {(second, "acceptance_low"): 1}
+    assert page["outdraft_watch_alarm"] == {(second, "drafts_worthless"): 1}
     assert page["outdraft_watch_up"][ODD_NAME,] == 0
     assert page["outdraft_watch_up"]["all",] == 0.75
     assert page["outdraft_watch_ttft_seconds"][first, "P99"] == 0.41
     assert page["outdraft_watch_request_acceptance_rate"][first, "1+", "P10"] == 0.2
+    assert page["outdraft_watch_request_acceptance_rate"][first, "all", "P90"] == 0.8
     assert page["outdraft_watch_acceptance_rate_by_position"][first, "3"] == 0.5
     assert page["outdraft_watch_lost_tokens_per_hour"][second,] == 65_600
     assert page["outdraft_watch_last_look_timestamp_seconds"] == {(): AT}

@@ -69,7 +69,8 @@ def test_what_it_says() -> None:
     for each in (
         "TURN OFF FOR 9 or more at a time", "1.21×", "[1.12, 1.31]", "by plain replicas",
         "Assumed: the plain replicas have the same hardware and the same traffic.",
-        "costs 65,600 tokens an hour", ALARM.command, "acceptance low", "no answer within 4 s",
+        "costs 65,600 tokens an hour", ALARM.command, "drafts are worthless",
+        "no answer within 4 s",
         "0.87× [0.82, 0.93] for 9 or more at a time.",
     ):  # fmt: skip
         assert each in words, each

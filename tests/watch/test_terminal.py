@@ -34,7 +34,7 @@ def test_what_it_says(width: int) -> None:
         "costs 65,600 tokens an hour",
         "1.21x [1.12, 1.31]", "0.43", "by plain replicas",
         "10.0.0.2:8000", "0.87x [0.82, 0.93]",
-        "ALARM acceptance low", ALARM.evidence, f"next: {ALARM.advice}", f"$ {ALARM.command}",
+        "ALARM drafts are worthless", ALARM.evidence, f"next: {ALARM.advice}", f"$ {ALARM.command}",
         "no answer",
     ):  # fmt: skip
         assert words in text, words
@@ -85,7 +85,7 @@ def test_a_terminal_gets_the_view() -> None:
     console = Console(file=output, width=100, height=40, force_terminal=True, color_system=None)
     with watch_view(console) as show:
         show(sample_snapshot())
-    assert "ALARM acceptance low" in output.getvalue()
+    assert "ALARM drafts are worthless" in output.getvalue()
 
 
 def test_a_line_before_anything_is_known() -> None:

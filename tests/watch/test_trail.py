@@ -10,7 +10,7 @@ from tests.watch.sample_snapshot import AT, REPLICAS, sample_snapshot, sample_tr
 
 def test_a_point_is_what_a_view_says() -> None:
     point = Point.of(REPLICAS[1])
-    assert point == Point(0.12, 0.87, 0.82, 0.93, 0.0219, ("acceptance_low",))
+    assert point == Point(0.12, 0.87, 0.82, 0.93, 0.0219, ("drafts_worthless",))
     assert Point.of(REPLICAS[4]) == Point()
 
 
@@ -29,7 +29,7 @@ def test_a_day_of_looks_stays_small_and_reaches_back_to_the_start() -> None:
 def test_alarms_are_stretches() -> None:
     name = REPLICAS[1].name
     assert sample_trail().spans((FLEET, name)) == [
-        Span(name, "acceptance_low", AT - 29 * 60, AT)
+        Span(name, "drafts_worthless", AT - 29 * 60, AT)
     ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from outdraft.report.svg import Point as Pixel
 from outdraft.report.svg import abbreviated, line, polygon, series_class, text
 from outdraft.watch.findings import FLEET
 from outdraft.watch.trail import Point, Span, Trail
-from outdraft.watch.words import clock
+from outdraft.watch.words import alarm_title, clock
 
 _MOST_SERIES = 5  # replicas beside all of them together; the table has the others
 _MOST_ROWS = 8  # of the alarms' time line
@@ -154,7 +154,7 @@ def _alarms_chart(trail: Trail, names: Sequence[str]) -> Markup:
     marks: list[Child] = []
     for number, ((replica, kind), stretches) in enumerate(shown):
         top = 26 + _ROW * number
-        words = f"{kind.replace('_', ' ')}, {replica or 'all'}"
+        words = f"{alarm_title(kind)}, {replica or 'all'}"
         marks.append(text(plot.left, top + 9, abbreviated(words, 46), class_="label"))
         for span in stretches:
             start = plot.x.at(span.start)
@@ -165,7 +165,7 @@ def _alarms_chart(trail: Trail, names: Sequence[str]) -> Markup:
     picture = plot.draw("alarms over time", _time_axis(trail), Axis("", []), marks)
     head = ("alarm", "replica", "from", "to")
     told = [
-        (span.kind.replace("_", " "), span.replica or "all", clock(span.start), clock(span.end))
+        (alarm_title(span.kind), span.replica or "all", clock(span.start), clock(span.end))
         for span in reversed(spans[-_MOST_NUMBERS:])
     ]
     kinds = {1: "name", 2: "short", 3: "short"}

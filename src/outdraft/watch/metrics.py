@@ -177,7 +177,10 @@ def _by_position(view: ReplicaView) -> list[tuple[Labels, float | None]]:
 
 
 def _by_temperature(view: ReplicaView) -> list[tuple[Labels, float | None]]:
-    bands = {} if view.window is None else view.window.bands
+    if view.window is None:
+        return []
+    whole = view.window.acceptance_of_requests
+    bands = {**view.window.bands, **({} if whole is None else {ALL: whole})}
     return [
         ({"temperature": band, **labels}, value)
         for band, quantiles in bands.items()

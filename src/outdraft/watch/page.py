@@ -20,6 +20,7 @@ from outdraft.watch.words import (
     SOURCES,
     advice_words,
     ago,
+    alarm_title,
     clock,
     count_words,
     is_calm,
@@ -130,8 +131,10 @@ def _tiles(fleet: ReplicaView) -> Iterator[tuple[str, Child, str]]:
     if window is None:
         return
     if window.acceptance_rate is not None:
-        length = share(window.acceptance_length)
-        yield "acceptance rate", share(window.acceptance_rate), f"acceptance length {length}"
+        small = f"acceptance length {share(window.acceptance_length)}"
+        if (of_requests := window.acceptance_of_requests) is not None:
+            small += f", of requests P10 {share(of_requests.p10)}, P90 {share(of_requests.p90)}"
+        yield "acceptance rate", share(window.acceptance_rate), small
     if (tpot := window.times.get("tpot")) is not None and tpot.p50 is not None:
         most = UNKNOWN if tpot.p99 is None else milliseconds(1000 * tpot.p99)
         value = [milliseconds(1000 * tpot.p50), tag("small", "ms")]
@@ -184,7 +187,7 @@ def _alarms(snapshot: Snapshot) -> Markup:
 
 
 def _alarm(alarm: Alarm, now: float) -> Markup:
-    name = alarm.kind.replace("_", " ")
+    name = alarm_title(alarm.kind)
     who = alarm.replica or "all replicas"
     return tag(
         "div",

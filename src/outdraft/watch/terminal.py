@@ -20,6 +20,7 @@ from outdraft.watch.words import (
     SOURCES,
     advice_words,
     ago,
+    alarm_title,
     benefit_words,
     clock,
     count_words,
@@ -170,7 +171,7 @@ def _add_advice(text: Text, snapshot: Snapshot, width: int) -> None:
 
 def _add_alarm(text: Text, alarm: Alarm, now: float, width: int) -> None:
     who = one_line(alarm.replica) or "all"
-    start = f"ALARM {alarm.kind.replace('_', ' ')} · {who} · for {ago(now - alarm.since)}"
+    start = f"ALARM {alarm_title(alarm.kind)} · {who} · for {ago(now - alarm.since)}"
     _add_lines(text, start, width, "bold red")
     _add_lines(text, f"  {one_line(alarm.evidence)}", width, "")
     _add_lines(text, f"  next: {one_line(alarm.advice)}", width, "")

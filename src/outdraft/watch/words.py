@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from outdraft.report.numbers import duration
+from outdraft.watch.alarms.words import KINDS
 from outdraft.watch.findings import FLEET, Action, Advice, Benefit, Source
 from outdraft.watch.snapshot import ReplicaState, ReplicaView, Snapshot
 
@@ -46,6 +47,12 @@ def benefit_words(benefit: Benefit | None) -> str:
     if benefit.low is None or benefit.high is None:
         return f"{benefit.estimate:.2f}x, no interval yet"
     return f"{benefit.estimate:.2f}x [{benefit.low:.2f}, {benefit.high:.2f}]"
+
+
+def alarm_title(kind: str) -> str:
+    """Of a kind that is not known any more, as in an old state, its name."""
+    known = KINDS.get(kind)
+    return kind.replace("_", " ") if known is None else known.title
 
 
 def lost_words(advice: Advice) -> str:

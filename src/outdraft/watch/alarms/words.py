@@ -21,7 +21,7 @@ class AlarmKind:
     command: str  # {replica}: its URL
 
     def alarm(self, replica: str, since: float, evidence: str) -> Alarm:
-        command = self.command.replace("{replica}", replica or "URL")
+        command = self.command.replace("{replica}", f"http://{replica}" if replica else "URL")
         return Alarm(self.name, replica, since, evidence, self.advice, command)
 
 
