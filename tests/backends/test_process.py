@@ -170,6 +170,12 @@ def test_a_launch_adds_to_the_environment(log: Path) -> None:
     assert log.read_text() == "so True\n"
 
 
+def test_an_engine_sees_the_gpus_that_it_is_given(log: Path) -> None:
+    for gpus, expected in (((), None), (("2", "0"), "2,0")):
+        with start(ScriptedEngine("serve"), Serving("x", gpus=gpus), OFF, log=log) as engine:
+            assert engine.launch.env.get("CUDA_VISIBLE_DEVICES") == expected
+
+
 def test_a_launchs_files_are_there_before_the_start(log: Path, tmp_path: Path) -> None:
     file = tmp_path / "new" / "schedule.json"
     launch = Launch(("cat", str(file)), files={str(file): "{}"})

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from outdraft.measure.machine import describe_client, describe_machine, gpu_names
+from outdraft.measure.machine import describe_client, describe_machine, gpu_ids, gpu_names
 
 
 def test_what_differs_between_machines_and_not_from_minute_to_minute() -> None:
@@ -48,3 +48,22 @@ def test_a_broken_driver_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert gpu_names({}) == []
+
+
+@pytest.mark.parametrize(
+    ("visible", "ids"),
+    [
+        (None, ["0", "1", "2"]),
+        ("2,0", ["2", "0"]),
+        ("", []),
+        ("GPU-1a2b, GPU-3c4d", ["GPU-1a2b", "GPU-3c4d"]),
+    ],
+)
+def test_gpus_as_engines_are_told_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, ids: list[str]
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\nprintf '0\\n1\\n2\\n'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert gpu_ids({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}) == ids

@@ -35,28 +35,32 @@ class Stage:
     does_not_wake: Collection[str] = ()
     loses_drafts: Collection[str] = ()  # after their sleep nobody accepts anything
     slowness: Callable[[int], float] = lambda start: 1.0  # of the engine of a start, by its number
+    of_cards: Sequence[float] = (1.0,)  # how slow each is
     clock: float = 0.0
     busy_s: float = 0.0  # in which requests ran
     starts: Counter[str] = field(default_factory=Counter)
     events: list[tuple[str, str]] = field(default_factory=list)  # what, name of the arm
     up: list[StagedEngine] = field(default_factory=list)
 
-    def start(self, speculation: Speculation, name: str) -> StagedEngine:
+    def on(self, card: int) -> Callable[[Speculation, str], StagedEngine]:
+        return lambda speculation, name: self.start(speculation, name, card)
+
+    def start(self, speculation: Speculation, name: str, card: int = 0) -> StagedEngine:
         assert all(each.is_asleep for each in self.up), "one is awake at a time"
         self.clock += self.start_s
         self.starts[name] += 1
         self.events.append(("start", name))
-        self.up.append(StagedEngine(self, speculation, name))
+        self.up.append(StagedEngine(self, speculation, name, card))
         return self.up[-1]
 
 
 class StagedEngine:
-    def __init__(self, stage: Stage, speculation: Speculation, name: str) -> None:
-        self._stage, self._speculation, self.name = stage, speculation, name
+    def __init__(self, stage: Stage, speculation: Speculation, name: str, card: int) -> None:
+        self._stage, self._speculation, self.name, self.card = stage, speculation, name, card
         self.is_asleep = self.has_slept = False
         self._page: Page = {}
         self._number = 0
-        self._slowness = stage.slowness(stage.starts.total())
+        self._slowness = stage.slowness(stage.starts.total()) * stage.of_cards[card]
 
     def send(self, requests: Sequence[Request], concurrency: int | None, k: int | None) -> LoadRun:
         assert not self.is_asleep

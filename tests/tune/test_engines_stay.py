@@ -14,6 +14,7 @@ from outdraft.decide.verdict import DONT_SHIP, INCONCLUSIVE, SHIP
 from outdraft.errors import OptionError
 from outdraft.speculation import Speculation
 from outdraft.tune.arm import FINAL, Load
+from outdraft.tune.cards import Cards
 from outdraft.tune.journal import Journal
 from outdraft.tune.keeping import Keeping
 from outdraft.tune.lab import Lab
@@ -65,15 +66,17 @@ def search(
     keeping: Keeping = Keeping(ASLEEP),  # noqa: B008
     loads: tuple[Load, ...] = LOADS,
     arms: tuple[Speculation, ...] = ARMS,
+    cards: Cards = Cards(),  # noqa: B008
 ) -> tuple[list[LoadOutcome], Journal]:
     rules = Rules(Objective(), fills_slots=True)
     settings = SearchSettings(
         arms, loads, rules, budget_s, dict.fromkeys((each.name for each in loads), 1),
-        keeps_engines=keeping.how != VISITS, shares_process=False,
+        keeps_engines=keeping.how != VISITS, shares_process=False, cards=cards,
     )  # fmt: skip
     lab = Lab(
         VLLM, requests_of(loads, None), stage.start, longest=6,  # type: ignore[arg-type]
-        keeping=keeping, available_bytes=lambda: None, clock=lambda: stage.clock,
+        keeping=keeping, available_bytes=lambda: None, clock=lambda: stage.clock, cards=cards,
+        other_starts=[stage.on(card) for card in cards.others],  # type: ignore[misc]
     )  # fmt: skip
     with Journal(path, {"header": 1}) as journal, lab:
         for load in loads:
@@ -219,10 +222,10 @@ class MortalStage(Stage):
 
     num_starts: int = 0
 
-    def start(self, speculation: Speculation, name: str) -> StagedEngine:
+    def start(self, speculation: Speculation, name: str, card: int = 0) -> StagedEngine:
         if self.starts.total() == self.num_starts:
             raise Killed
-        return super().start(speculation, name)
+        return super().start(speculation, name, card)
 
 
 def test_killed_and_continued_nothing_is_measured_twice(tmp_path: Path) -> None:

@@ -34,6 +34,14 @@ def test_a_card_that_is_full_with_one_is_visited() -> None:
     assert plan_keeping(ASLEEP, SLEEP, SMALL).how == ASLEEP, "who asks for it gets it"
 
 
+def test_two_cards_with_room_for_two_engines_each_need_no_visits() -> None:
+    tight = Memory(15 * GIB, 60 * GIB, True, 24 * GIB, 23 * GIB + GIB // 4)
+    assert plan_keeping(None, SLEEP, tight).how == VISITS
+    keeping = plan_keeping(None, SLEEP, tight, num_cards=2)
+    assert (keeping.how, keeping.most) == (ASLEEP, 2)
+    assert plan_keeping(None, SLEEP, SMALL, num_cards=8).how == VISITS, "an arm without its off"
+
+
 def test_weights_of_large_models_wait_in_main_memory() -> None:
     large = Memory(140 * GIB, 500 * GIB, True, 1400 * GIB, 1390 * GIB)
     assert plan_keeping(None, SLEEP, large).most == 4

@@ -22,6 +22,7 @@ from outdraft.tune.search import Progress
 from outdraft.tune.settings import RunSettings
 
 from .planted import Planted, Truth
+from .staged import VLLM
 
 
 class Display:
@@ -168,6 +169,30 @@ def test_repeats_are_counted_in_blocks_that_have_their_size(
     (note,) = (each for each in results.notes if "repeat a prompt" in each)
     assert note.startswith(f"up to {sent} of ")
     assert f"note: {note}" in display.notes
+
+
+def test_engines_that_one_gpu_cannot_hold_are_dealt_to_two(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gib = 1 << 30
+    monkeypatch.setattr(run_module, "backend_named", lambda name: VLLM)
+    monkeypatch.setattr(run_module, "gpu_memory", lambda: [(80 * gib, 77 * gib)] * 2)
+    monkeypatch.setattr(run_module, "gpu_ids", lambda: ["3", "5"])
+    words = ("--engine", "vllm", "--methods", "ngram,draft_model", "--draft", target)
+    made = plan(target, *words, "--k", "2,4")
+    cards = made.search.cards
+    assert made.keeping.most == 4
+    assert cards.gpus == [("3",), ("5",)]
+    assert {arm.method: cards.of(arm) for arm in made.search.arms} == {"ngram": 0, "draft_model": 1}
+    assert any("2 cards (GPUs 3; 5)" in each for each in made.context.warnings)
+    with made.lab(tmp_path) as lab:
+        assert lab is not None
+    monkeypatch.setattr(run_module, "gpu_ids", lambda: ["3"])
+    alone = plan(target, *words, "--k", "2,4")
+    assert not alone.search.cards.others
+    Journal(tmp_path / "journal.jsonl", made.header).close()
+    with pytest.raises(OptionError):
+        Journal(tmp_path / "journal.jsonl", {**made.header, "cards of engines": {}})
 
 
 def test_another_engine_tries_few_draft_lengths_and_what_it_has(

@@ -33,6 +33,7 @@ class Serving:
     can_sleep: bool = False  # started so that `Capabilities.sleep` works
     memory_share: float | None = None  # of a GPU's memory, where several engines divide it
     threads: int | None = None  # engines on a CPU
+    gpus: tuple[str, ...] = ()  # that it sees, as CUDA_VISIBLE_DEVICES names them; (): as we do
     extra: tuple[str, ...] = ()  # flags of this engine, passed on as they are
     hosts: int = 1  # that form one server
 

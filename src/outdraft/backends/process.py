@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -31,6 +32,8 @@ _POLL_S = 0.25
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
 _LAST_S = 5.0  # for a guard to end after that
 _ATTEMPTS = 3  # a free port may be taken by somebody else before the engine has it
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 OnWait = Callable[[float, str], None]  # seconds since the start, the log's last line
 
@@ -173,6 +176,8 @@ def start(
     for attempt in range(_ATTEMPTS):
         port = free_port()
         launch = backend.launch(serving, speculation, port)
+        if serving.gpus:
+            launch = replace(launch, env={**launch.env, VISIBLE: ",".join(serving.gpus)})
         engine = EngineProcess(backend.name, launch, port, log, grace_s)
         try:
             engine.wait_until_healthy(limit_s, on_wait)

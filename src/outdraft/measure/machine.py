@@ -51,6 +51,14 @@ def gpu_memory(env: Mapping[str, str] = os.environ) -> list[tuple[int, int]]:
     return []
 
 
+def gpu_ids(env: Mapping[str, str] = os.environ) -> list[str]:
+    """Of each of these GPUs, as CUDA_VISIBLE_DEVICES names it."""
+    visible = env.get("CUDA_VISIBLE_DEVICES", "")
+    if visible.startswith(("GPU-", "MIG-")):
+        return [each.strip() for each in visible.split(",")]
+    return [each.strip() for each in _ask_gpus("index", env)]
+
+
 def _ask_gpus(fields: str, env: Mapping[str, str]) -> list[str]:
     """A line for each GPU that is visible."""
     lines: Sequence[str] = ()

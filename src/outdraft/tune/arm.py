@@ -20,13 +20,15 @@ class Load:
     rate: float | None = None
     part: str = ""  # of the search under this load, where that is not the race
     subject: str = ""  # name of the arm that the part is about
+    card: int = 0  # of the off that is measured, in a race on several
 
     @property
     def name(self) -> str:
         is_open = self.concurrency is None
         name = f"{self.rate:g} requests/s" if is_open else f"concurrency {self.concurrency}"
         of_part = f"{name}, {self.part}" if self.part else name
-        return f"{of_part} of {self.subject}" if self.subject else of_part
+        of_part = f"{of_part} of {self.subject}" if self.subject else of_part
+        return f"{of_part} on card {self.card + 1}" if self.card else of_part
 
     def in_part(self, part: str, subject: str = "") -> Self:
         """The same load under a name of its own in the journal, with requests of its own: what is
@@ -34,10 +36,15 @@ class Load:
         measured anew, beside each."""
         return replace(self, part=part, subject=subject)
 
+    def on(self, card: int) -> Self:
+        """The same load and requests, for the off of another card."""
+        return replace(self, card=card)
+
     @property
     def plan_name(self) -> str:
         """Under which its requests are planned: the same for every subject."""
-        return replace(self, subject="", part=FINAL if self.part == AGAIN else self.part).name
+        part = FINAL if self.part == AGAIN else self.part
+        return replace(self, subject="", part=part, card=0).name
 
 
 @cache  # asked for thousands of times in a search

@@ -47,16 +47,22 @@ class Keeping:
 
 
 def plan_keeping(
-    wanted: str | None, sleep: Sleep | None, memory: Memory, engine_flags: tuple[str, ...] = ()
+    wanted: str | None,
+    sleep: Sleep | None,
+    memory: Memory,
+    engine_flags: tuple[str, ...] = (),
+    num_cards: int = 1,
 ) -> Keeping:
-    """`wanted`: what the user asked for; None: the best that the engine and the memory allow."""
+    """`wanted`: what the user asked for; None: the best that the engine and the memory allow.
+    `num_cards`: to which engines can be dealt, each with an off of its own."""
     if wanted == ASLEEP and sleep is None:
         raise OptionError(
             f"--keep-engines {ASLEEP}: this engine cannot sleep here; {SIDE_BY_SIDE} or {VISITS}"
         )
     if wanted in (None, ASLEEP) and sleep is not None:
         keeping = _asleep(sleep, memory, _share_of_one(engine_flags))
-        if wanted == ASLEEP or keeping.most is None or keeping.most >= _FEWEST:
+        most = keeping.most
+        if wanted == ASLEEP or most is None or 1 + num_cards * (most - 1) >= _FEWEST:
             return keeping
         return Keeping(VISITS, 1, note=f"{keeping.note}; engines are visited one after the other")
     if wanted == VISITS or (wanted is None and memory.is_gpu):

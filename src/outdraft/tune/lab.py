@@ -27,6 +27,7 @@ from outdraft.observe import (
 )
 from outdraft.speculation import OFF, Speculation
 from outdraft.tune.arm import Load, name_of, proposer_name
+from outdraft.tune.cards import Cards
 from outdraft.tune.engines import RunningEngine, StartEngine
 from outdraft.tune.journal import AnswerTime, Block, Failure
 from outdraft.tune.keeping import Keeping
@@ -56,16 +57,22 @@ class Lab(AbstractContextManager["Lab"]):
         keeping: Keeping = Keeping(SIDE_BY_SIDE),  # noqa: B008 (frozen)
         available_bytes: Callable[[], int | None] = available_memory,
         clock: Callable[[], float] = time.monotonic,
+        cards: Cards = Cards(),  # noqa: B008 (frozen)
+        other_starts: Sequence[StartEngine] = (),  # on each card but the first
     ) -> None:
         supported = backend.capabilities()
         self._backend = backend
         self._shares_process = supported.shares_process
         self._forget_paths = {} if keeps_memory else supported.forget_paths
         self.blocks = blocks
-        self._start_engine = start_engine
+        self._starts = (start_engine, *other_starts)  # by card
+        self._cards = cards
+        self._offs = {self._off_key(card): card for card in (0, *cards.others)}
         self._longest = longest
         self._clock = clock
-        self._pool = EnginePool(keeping, supported.sleep, available_bytes, kept=self._key(OFF))
+        self._pool = EnginePool(
+            keeping, supported.sleep, available_bytes, self._offs, self._card_of_key
+        )
         self._step_seconds: dict[str, dict[int, float]] = {}
         self._proofs: dict[str, Acceptance] = {}  # of engines that have not slept yet
         self._broken: dict[str, str] = {}  # engines that could not be started, and why
@@ -92,17 +99,17 @@ class Lab(AbstractContextManager["Lab"]):
             key = self._key(arm)
             if key in self._pool or key in self._broken or self._starts_anew(arm):
                 continue
-            if not self._pool.has_room():
+            if not self._pool.has_room(key):
                 return
             began = self._clock()
             with suppress(OutdraftError):
-                self._engine(arm)
+                self._engine(arm, key)
             self._started_ahead_s[key] = self._clock() - began
 
     def measure_answer(self, load: Load) -> AnswerTime:
         """What an answer takes without speculation."""
         began, is_new = self._clock(), self._key(OFF) not in self._pool
-        engine = self._engine(OFF)
+        engine = self._engine(OFF, self._key(OFF))
         start_s = self._clock() - began if is_new else 0.0
         spare = self.blocks[load.name].requests(-1)
         concurrency = load.concurrency or _OPEN_SLOTS
@@ -116,16 +123,17 @@ class Lab(AbstractContextManager["Lab"]):
 
     def measure(self, load: Load, arm: Speculation, block: int) -> Block | Failure:
         """One block, or why there is none: an engine's failure is a result of its arm."""
-        ahead_s = self._started_ahead_s.pop(self._key(arm), 0.0)
+        key = self._key(arm, load)
+        ahead_s = self._started_ahead_s.pop(key, 0.0)
         began, start_s = self._clock() - ahead_s, 0.0
         try:
-            if self._renews_off and arm.is_off and self._is_older(self._key(arm), load.subject):
-                self._pool.drop(self._key(arm))
+            if self._renews_off and arm.is_off and self._is_older(key, load.subject):
+                self._pool.drop(key)
             if self._starts_anew(arm):
-                self._pool.drop(self._key(arm))
-            is_new = self._shares_process or ahead_s > 0 or self._key(arm) not in self._pool
+                self._pool.drop(key)
+            is_new = self._shares_process or ahead_s > 0 or key not in self._pool
             try:
-                engine = self._forgetful_engine(arm)
+                engine = self._forgetful_engine(arm, key)
             finally:
                 start_s = self._clock() - began if is_new else 0.0
             measured = self._run(engine, load, arm, block)
@@ -136,7 +144,7 @@ class Lab(AbstractContextManager["Lab"]):
         except OutdraftError as error:
             reason = str(error)
         if reason is not None:
-            self._pool.drop(self._key(arm))
+            self._pool.drop(key)
             duration_s = self._clock() - began
             return Failure(load.name, name_of(arm), reason, duration_s, start_s)
         return replace(measured, duration_s=self._clock() - began, start_s=start_s)
@@ -151,23 +159,31 @@ class Lab(AbstractContextManager["Lab"]):
         """Before each block: that is how its engine forgets."""
         return self._forget_paths.get(arm.method) == ""
 
-    def _forgetful_engine(self, arm: Speculation) -> RunningEngine:
+    def _forgetful_engine(self, arm: Speculation, key: str) -> RunningEngine:
         """An arm's engine, without the answers of earlier blocks."""
-        engine = self._engine(arm)
+        engine = self._engine(arm, key)
         if path := self._forget_paths.get(arm.method):
             engine.forget(path)
         return engine
 
-    def _key(self, arm: Speculation) -> str:
-        """Arms with the same key are served by the same process."""
+    def _key(self, arm: Speculation, load: Load | None = None) -> str:
+        """Arms with the same key are served by the same process. Off has one on each card, and is
+        measured on that of the load, or of the arm that the load is about."""
+        if arm.is_off and load is not None:
+            return self._off_key(load.card or self._cards.of_name(load.subject))
         return proposer_name(arm) if self._shares_process else name_of(arm)
+
+    def _off_key(self, card: int) -> str:
+        return f"{name_of(OFF)} on card {card + 1}" if card else name_of(OFF)
+
+    def _card_of_key(self, key: str) -> int:
+        return self._offs[key] if key in self._offs else self._cards.of_name(key)
 
     def _names_k(self, arm: Speculation) -> bool:
         """Whether each request names the draft length; a schedule is the engine's own."""
         return self._shares_process and not arm.is_off and not arm.schedule
 
-    def _engine(self, arm: Speculation) -> RunningEngine:
-        key = self._key(arm)
+    def _engine(self, arm: Speculation, key: str) -> RunningEngine:
         if key in self._broken:  # the same command would fail again
             raise OutdraftError(self._broken[key])
         try:
@@ -179,7 +195,7 @@ class Lab(AbstractContextManager["Lab"]):
 
     def _start(self, key: str, arm: Speculation) -> RunningEngine:
         speculation = self._started_with(arm)
-        engine = self._start_engine(speculation, key)
+        engine = self._starts[self._card_of_key(key)](speculation, key)
         try:
             self._order = [*(each for each in self._order if each != key), key]
             self._proofs[key] = self._prove(engine, speculation)
@@ -242,7 +258,7 @@ class Lab(AbstractContextManager["Lab"]):
             problems=() if quality is None or quality.is_valid else quality.problems,
             counted=read_acceptance(counters),
             written=read_written(counters, len(run.records) + run.num_fillers),
-            step_seconds=self._step_seconds[self._key(arm)],
+            step_seconds=self._step_seconds[self._key(arm, load)],
         )
 
     def _requests(self, load: Load, arm: Speculation, block: int) -> list[Request]:

@@ -210,7 +210,8 @@ def load_result(
 
     def result_of(arm: Speculation) -> ArmResult:
         if not has_final or arm not in (OFF, best):
-            blocks, off = (journal.of(load.name, name_of(each)) for each in (arm, OFF))
+            blocks = journal.of(load.name, name_of(arm))
+            off = journal.of(load.on(settings.cards.of(arm)).name, name_of(OFF))
             return _arm_result(arm, standing, blocks, valid_records(off), objective, shared)
         blocks = final_off if arm.is_off else journal.of(final.name, name_of(arm))
         off_records = valid_records(final_off)

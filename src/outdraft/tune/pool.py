@@ -1,6 +1,6 @@
 """The engines that are up: which of them is awake, and which one goes when there is no room."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from outdraft.backends.backend import Sleep
 from outdraft.errors import BackendError, OutdraftError
@@ -18,12 +18,14 @@ class EnginePool:
         keeping: Keeping,
         sleep: Sleep | None,
         available_bytes: Callable[[], int | None],
-        kept: str = "",  # key of the engine that goes last: everything is compared with it
+        kept: Collection[str] = (),  # keys of engines that go last: others are compared with them
+        card_of: Callable[[str], int] = lambda key: 0,  # `keeping.most` are up on each
     ) -> None:
         self._keeping = keeping
         self._sleep = sleep if keeping.how == ASLEEP else None
         self._available_bytes = available_bytes
         self._kept = kept
+        self._card_of = card_of
         self._engines: dict[str, RunningEngine] = {}  # the last used is the last
         self._asleep: set[str] = set()
         self._lost: dict[str, str] = {}  # engines that did not survive their sleep, and why
@@ -49,7 +51,7 @@ class EnginePool:
         for other in [each for each in self._engines if each != key]:
             self._put_to_sleep(other)
         if key not in self._engines:
-            self._make_room()
+            self._make_room(key)
             self._engines[key] = start()
         elif key in self._asleep:
             self._wake(key, woken)
@@ -65,23 +67,28 @@ class EnginePool:
         for key in list(self._engines):
             self.drop(key)
 
-    def has_room(self) -> bool:
+    def has_room(self, key: str) -> bool:
         """For an engine as large as the largest one that is up."""
         if not self._engines:
             return True
-        if self._keeping.most is not None and len(self._engines) >= self._keeping.most:
+        if self._keeping.most is not None and len(self._beside(key)) >= self._keeping.most:
             return False
         largest = max(each.resident_bytes() for each in self._engines.values())
         free = self._available_bytes()
         return free is None or free > _ROOM * largest
 
-    def _make_room(self) -> None:
-        """The ones that were not used for longest go."""
+    def _beside(self, key: str) -> list[str]:
+        """Those on the same card."""
+        return [each for each in self._engines if self._card_of(each) == self._card_of(key)]
+
+    def _make_room(self, key: str) -> None:
+        """The ones that were not used for longest go, of the same card first."""
         if self._keeping.how == VISITS:
             self.close()
-        while not self.has_room():
-            others = [each for each in self._engines if each != self._kept]
-            self.drop((others or list(self._engines))[0])
+        while not self.has_room(key):
+            up = self._beside(key) or list(self._engines)
+            others = [each for each in up if each not in self._kept]
+            self.drop((others or up)[0])
 
     def _put_to_sleep(self, key: str) -> None:
         if self._sleep is None or key in self._asleep:

@@ -11,7 +11,7 @@ requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import log
@@ -82,6 +82,8 @@ class Race:
     failed: Mapping[str, str]  # name of an arm → why
     rules: Rules
     cache: RaceCache = field(default_factory=dict)
+    # Name of an arm on another card → what off measured there; all others have `blocks` of off.
+    offs: ArmBlocks = field(default_factory=dict)
 
     @cached_property
     def _running(self) -> list[Speculation]:
@@ -135,12 +137,32 @@ class Race:
         self, usable: Sequence[Speculation], profiled: Sequence[Speculation], num_blocks: int
     ) -> dict[str, float]:
         """From the first blocks of the profile."""
-        first = {name_of(arm): self._profile_of(arm, num_blocks) for arm in (OFF, *profiled)}
-        off, objective = first.pop(name_of(OFF)), self.rules.objective.name
-        return self._once(
-            ("forecast", tuple(usable), tuple(profiled), num_blocks),
-            lambda: predict(usable, off, first, objective),
-        )
+        first = {name_of(arm): self._profile_of(arm, num_blocks) for arm in profiled}
+        objective = self.rules.objective.name
+
+        def compute() -> dict[str, float]:
+            found: dict[str, float] = {}
+            for off, arms in self._by_off(usable):
+                own = {name_of(arm): first.get(name_of(arm), ()) for arm in arms}
+                beside = [each for each in off if each.block < num_blocks]
+                found |= predict(arms, beside, own, objective)
+            return found
+
+        return self._once(("forecast", tuple(usable), tuple(profiled), num_blocks), compute)
+
+    def _by_off(
+        self, arms: Sequence[Speculation]
+    ) -> Iterator[tuple[Sequence[Block], list[Speculation]]]:
+        """Arms that are compared with the same off, by their card."""
+        left = list(arms)
+        while left:
+            off = self._off_of(left[0])
+            yield off, [arm for arm in left if self._off_of(arm) is off]
+            left = [arm for arm in left if self._off_of(arm) is not off]
+
+    def _off_of(self, arm: Speculation) -> Sequence[Block]:
+        """Blocks of off on the arm's card."""
+        return self.offs.get(name_of(arm), self._of(OFF))
 
     def _profile_of(self, arm: Speculation, num_blocks: int | None = None) -> list[Block]:
         first = self.rules.num_profile if num_blocks is None else num_blocks
@@ -209,22 +231,31 @@ class Race:
         return self.blocks.get(name_of(arm), ())
 
     def _race_blocks(self, arm: Speculation, number: int) -> list[Block]:
+        return self._after_profile(self._of(arm), number)
+
+    def _after_profile(self, blocks: Sequence[Block], number: int) -> list[Block]:
         """Valid blocks before `number` and after the profile, which made the predictions."""
-        own = valid_blocks(self._of(arm), number)
+        own = valid_blocks(blocks, number)
         return [each for each in own if each.block >= self.rules.num_profile]
 
     def _ratio(self, baseline: Speculation, candidate: Speculation, number: int) -> Ratio | None:
-        """Over the blocks before `number`."""
+        """Over the blocks before `number`. None between arms of two cards: part of it would be
+        the cards'."""
+        off = self._off_of(candidate)
+        if not baseline.is_off and self._off_of(baseline) is not off:
+            return None
 
         def compute() -> Ratio | None:
-            base, own = (valid_records(self._of(arm), number) for arm in (baseline, candidate))
+            beside = off if baseline.is_off else self._of(baseline)
+            base, own = (valid_records(each, number) for each in (beside, self._of(candidate)))
             return self.rules.objective.ratio(base, own)
 
         return self._once(("ratio", baseline, candidate, number), compute)
 
     def _gains(self, arm: Speculation, number: int) -> dict[int, float]:
         """Block → logarithm of the speedup in it alone."""
-        off = {each.block: each.records for each in self._race_blocks(OFF, number)}
+        beside = self._after_profile(self._off_of(arm), number)
+        off = {each.block: each.records for each in beside}
         own = {each.block: each.records for each in self._race_blocks(arm, number)}
         ratio = self.rules.objective.ratio
         ratios = {

@@ -12,6 +12,7 @@ from outdraft.records import Record
 from outdraft.speculation import Speculation
 from outdraft.stats.ratios import Ratio, Throughput, throughput_ratio
 from outdraft.tune.arm import Load
+from outdraft.tune.cards import Cards
 from outdraft.tune.options import OBJECTIVES
 
 
@@ -80,6 +81,7 @@ class SearchSettings:
     schedule_methods: Collection[str] = ()  # whose draft length the engine can change by its load
     keeps_engines: bool = False  # they stay up to the end
     shares_process: bool = True  # one process serves every draft length of a proposer
+    cards: Cards = Cards()  # noqa: RUF009 (frozen)
 
     @property
     def in_visits(self) -> bool:

@@ -10,7 +10,7 @@ from outdraft.backends.checks import check_supported, preflight
 from outdraft.backends.lookup import backend_named
 from outdraft.catalog import resolve
 from outdraft.errors import OptionError
-from outdraft.measure.machine import available_memory, gpu_memory
+from outdraft.measure.machine import available_memory, gpu_ids, gpu_memory
 from outdraft.measure.memory import REMEMBERED
 from outdraft.plan import Plan
 from outdraft.shared_options import TARGET
@@ -25,6 +25,7 @@ from outdraft.tune.candidates import (
     pruned_ks,
     spread_ks,
 )
+from outdraft.tune.cards import Cards, deal_cards
 from outdraft.tune.engines import engine_starter
 from outdraft.tune.identity import identify
 from outdraft.tune.journal import Journal
@@ -81,18 +82,25 @@ class RunPlan:
             settings.serving, can_sleep=keeping.how == ASLEEP, memory_share=keeping.share
         )
         starts, stop_at_eos = StartTimes(earlier_s), settings.stop_at_eos
+        cards, on_wait = self.search.cards, starts.shown(on_start)
         if settings.servers:
-            start = server_finder(settings.servers, settings.api_key, stop_at_eos=stop_at_eos)
+            each = [server_finder(settings.servers, settings.api_key, stop_at_eos=stop_at_eos)]
         else:
-            on_wait = starts.shown(on_start)
-            start = engine_starter(self.backend, serving, logs, on_wait, stop_at_eos=stop_at_eos)
+            on_cards = [replace(serving, gpus=gpus) for gpus in cards.gpus]
+            each = [
+                engine_starter(self.backend, one, logs, on_wait, stop_at_eos=stop_at_eos)
+                for one in on_cards
+            ]
+        first, *others = map(starts.timed, each)
         return Lab(
             self.backend,
             self.blocks,
-            starts.timed(start),
+            first,
             longest=max(arm.k for arm in self.search.arms),
             keeps_memory=not settings.serving.forgets,
             keeping=keeping,
+            cards=cards,
+            other_starts=others,
         )
 
     def deal_again(self, lab: Lab, journal: Journal, display: Display) -> None:
@@ -189,7 +197,7 @@ def plan_run(settings: RunSettings) -> RunPlan:
         for name, arm in longest.items()
         if pruner is not None and (plan := pruner.plan(arm))
     }
-    keeping = _keeping(settings, backend, plans.values())
+    keeping, cards = _keeping(settings, backend, plans.values(), arms)
     rules = Rules(
         settings.objective,
         margin=settings.margin,
@@ -211,6 +219,7 @@ def plan_run(settings: RunSettings) -> RunPlan:
         schedule_methods=supported.schedule_methods,
         keeps_engines=keeping.how != VISITS,
         shares_process=supported.shares_process,
+        cards=cards,
     )
     # Known ways in which the engine would disappoint, each once
     traffic = Traffic(
@@ -232,13 +241,15 @@ def plan_run(settings: RunSettings) -> RunPlan:
             *ground.notes,
             *notes,
             *([] if settings.serving.forgets else [REMEMBERED]),
-            *filter(None, [keeping.note]),
+            *filter(None, [keeping.note, cards.note]),
             *dict.fromkeys(warnings),
         ),
     )
     header = identify(settings, backend, prompts, arms, ground.servers)
     if not supported.shares_process:  # blocks of one way of keeping engines say nothing in another
         header["way of keeping engines"] = keeping.words
+    if cards.others:
+        header["cards of engines"] = cards.words
     return RunPlan(settings, backend, search, blocks, context, header, prompts, keeping)
 
 
@@ -286,12 +297,14 @@ def _drafts_of(arms: Iterable[Speculation]) -> list[str]:
     return list(dict.fromkeys(arm.draft for arm in arms if arm.draft is not None))
 
 
-def _keeping(settings: RunSettings, backend: Backend, plans: Iterable[Plan]) -> Keeping:
-    supported = backend.capabilities()
+def _keeping(
+    settings: RunSettings, backend: Backend, plans: Iterable[Plan], arms: Sequence[Speculation]
+) -> tuple[Keeping, Cards]:
+    supported, num_each = backend.capabilities(), settings.serving.tensor_parallel_size
     if supported.shares_process or settings.servers:
-        return Keeping(SIDE_BY_SIDE)
+        return Keeping(SIDE_BY_SIDE), Cards()
     is_gpu = backend.installation.device != "cpu"
-    gpus = gpu_memory() if is_gpu else []
+    gpus, ids = (gpu_memory(), gpu_ids()) if is_gpu else ([], [])
     memory = Memory(
         max(
             (each.headline.target_bytes + each.headline.draft_bytes for each in plans), default=None
@@ -301,7 +314,11 @@ def _keeping(settings: RunSettings, backend: Backend, plans: Iterable[Plan]) -> 
         min((total for total, _ in gpus), default=None),
         min((free for _, free in gpus), default=None),
     )
-    return plan_keeping(settings.keep_engines, supported.sleep, memory, settings.serving.extra)
+    extra = settings.serving.extra
+    num_cards = max(min(len(ids) // num_each, len(by_proposer(arms))), 1)
+    keeping = plan_keeping(settings.keep_engines, supported.sleep, memory, extra, num_cards)
+    most = keeping.most if keeping.how == ASLEEP else None
+    return keeping, deal_cards(arms, ids, num_each, most)
 
 
 def _space(settings: RunSettings, supported: Capabilities) -> Space:

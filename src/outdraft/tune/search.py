@@ -121,7 +121,7 @@ class Search:
             else:
                 is_whole = is_visited
             self._ask_again(load, part)
-            failed = self.journal.failures_at(part.name)
+            failed = self._failures_in(part)
             if off in failed or name_of(best) not in failed:  # else another one leads
                 standing = replace(standing, failed={**standing.failed, **failed})
                 break
@@ -140,6 +140,34 @@ class Search:
         result = load_result(self.settings, load, standing, self.journal)
         return LoadOutcome(standing, not is_whole, result)
 
+    def _failures_in(self, part: Load) -> dict[str, str]:
+        """In which an arm is judged. An off that fails on another card than the first fails its
+        arms alone."""
+        failed, off = self.journal.failures_at(part.name), name_of(OFF)
+        if off in failed and self.settings.cards.of_name(part.subject):
+            failed[part.subject] = f"off failed on its card: {failed.pop(off)}"
+        return failed
+
+    def _offs_of(self, load: Load) -> dict[str, list[Block]]:
+        """Of the race, by the arms that have another card than the first."""
+        cards = self.settings.cards
+        by_card = {card: self.journal.of(load.on(card).name, name_of(OFF)) for card in cards.others}
+        arms = [arm for arm in self.settings.arms if cards.of(arm)]
+        return {name_of(arm): by_card[cards.of(arm)] for arm in arms}
+
+    def _measure_in_race(self, load: Load, arm: Speculation, number: int) -> None:
+        """On another card than the first, off goes before: an arm is compared with it alone."""
+        journal, card = self.journal, 0 if arm.is_off else self.settings.cards.of(arm)
+        beside, off = load.on(card), name_of(OFF)
+        is_there = (beside.name, off, number) in journal.blocks
+        if card and not is_there and off not in journal.failures_at(beside.name):
+            journal.add(self.measure(beside, OFF, number))
+        if card and off in (failed := journal.failures_at(beside.name)):
+            reason = f"off failed on its card: {failed[off]}"
+            journal.add(Failure(load.name, name_of(arm), reason, 0.0))
+        else:
+            journal.add(self.measure(load, arm, number))
+
     def _blocks_of(self, load: Load) -> dict[str, list[Block]]:
         names = [name_of(arm) for arm in (OFF, *self.settings.arms)]
         return {name: self.journal.of(load.name, name) for name in names}
@@ -152,16 +180,16 @@ class Search:
             blocks = self._blocks_of(load)
             failed = journal.failures_at(load.name)
             for part in self.shares.finals(load):
-                failed |= journal.failures_at(part.name)
+                failed |= self._failures_in(part)
             others = other_texts(settings.arms, blocks, self._text_floor(load))
             if failed.keys() | others.keys() != set(map(name_of, settings.arms)):
                 failed |= others  # without any other arm, the best of them is judged by its texts
-            spent_s = self.shares.elapsed_s(load.name)
+            spent_s = self.shares.raced_s(load)
             rules = replace(rules, num_profile=self._num_profile(blocks, load, allowed_s))
             arms = self.shares.startable(load)
             if is_main and not arms and not failed:
                 raise self._too_small(load)
-            standing = Race(arms, blocks, failed, rules, cache).standing()
+            standing = Race(arms, blocks, failed, rules, cache, self._offs_of(load)).standing()
             phase = RACE if standing.is_profiled else PROFILE
             self._show(phase, load, standing, None)
             if is_main and standing.next_block > 0:
@@ -191,7 +219,7 @@ class Search:
             arm = standing.next_arms[0]
             self._show(phase, load, standing, arm)
             self.prepare(standing.next_arms)
-            journal.add(self.measure(load, arm, standing.next_block))
+            self._measure_in_race(load, arm, standing.next_block)
 
     def _too_small(self, load: Load) -> OptionError:
         """Of the budget, where off alone was measured and no arm has time to be."""
@@ -215,7 +243,7 @@ class Search:
             for load, standing in wanted.items():
                 if arms[0] in standing.next_arms:
                     self._show(PROFILE, load, standing, arms[0])
-                    self.journal.add(self.measure(load, arms[0], standing.next_block))
+                    self._measure_in_race(load, arms[0], standing.next_block)
 
     def _run_visits(self) -> bool:
         """The finals of all loads, each engine being up for all of them. False where the time was
@@ -253,7 +281,7 @@ class Search:
         num_profile = self._num_profile(blocks, load, self.settings.budget_s)
         rules = replace(self._rules(load), num_profile=num_profile)
         arms = self.shares.startable(self.settings.loads[0])
-        standing = Race(arms, blocks, failed, rules).standing()
+        standing = Race(arms, blocks, failed, rules, offs=self._offs_of(load)).standing()
         return None if standing.is_profiled or name_of(OFF) in failed else standing
 
     def _ask_again(self, load: Load, *parts: Load) -> None:

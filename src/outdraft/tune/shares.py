@@ -32,8 +32,15 @@ class TimeShares:
         return (self.budget_s - before) * own / (own + len(loads) - place - 1)
 
     def spent_s(self, load: Load) -> float:
-        parts = (load, texts_part(load), *self.finals(load))
+        parts = (*self.races(load), texts_part(load), *self.finals(load))
         return sum(self.elapsed_s(each.name) for each in parts)
+
+    def races(self, load: Load) -> list[Load]:
+        """The race of a load, and the off of each card but the first."""
+        return [load, *(load.on(card) for card in self.settings.cards.others)]
+
+    def raced_s(self, load: Load) -> float:
+        return sum(self.elapsed_s(each.name) for each in self.races(load))
 
     def elapsed_s(self, load: str | None = None) -> float:
         """Seconds that count against a load's share. Starts that take long count for the run."""
@@ -71,6 +78,8 @@ class TimeShares:
         to_judge = loads if in_visits else loads[loads.index(load) :]
         block_s = sum(self.block_s(each, OFF) for each in to_judge)
         final_s = 2 * MIN_FINAL_BLOCKS * block_s
+        if self.settings.cards.others:  # the off of its card may have to be started too
+            final_s += start_s + block_s
         if in_visits:  # of one arm
             final_s = 6 * MIN_VISIT_BLOCKS * block_s + (NUM_OFF_VISITS + 2) * start_s
         first_s = sum(each.duration_s for each in self.journal.answer_times.values())
@@ -110,9 +119,13 @@ class TimeShares:
         that a search that is continued decides the same."""
         loads = self.settings.loads
         earlier = loads[: loads.index(load)]
-        parts = [each for one in earlier for each in (one, texts_part(one), *self.finals(one))]
-        names = {each.name for each in (*parts, load, texts_part(load))}
-        later = {each.name for each in loads[loads.index(load) + 1 :]}
+        parts = [
+            each
+            for one in earlier
+            for each in (*self.races(one), texts_part(one), *self.finals(one))
+        ]
+        names = {each.name for each in (*parts, *self.races(load), texts_part(load))}
+        later = {each.name for one in loads[loads.index(load) + 1 :] for each in self.races(one)}
         return [
             each
             for each in self.journal.blocks.values()
