@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from outdraft.acceptance import Acceptance
 from outdraft.observe.page import parse_page
 from outdraft.observe.reading import (
+    TIMES,
     Growth,
     Reading,
     carried,
@@ -109,6 +111,21 @@ def test_vllm() -> None:
     assert reading.times["ttft"].counts == (4, 6)
     assert reading.times["ttft"].sum == 3.5
     assert not any("something_else" in key for key in reading.page), "nobody reads it"
+
+
+def test_a_recorded_page_of_vllm() -> None:
+    """Version 0.32.0 with n-gram drafts, k=4, on a CPU, after six answers of 48 tokens."""
+    reading = reading_of((Path(__file__).parent / "vllm_0_32.txt").read_text(), 0.0)
+    assert (reading.engine, reading.model, reading.started_at) == ("vllm", "smollm2", 1794854120.79)
+    assert reading.counters["num_tokens"] == 6 * 48
+    assert reading.counters["decode_tokens"] == 6 * 47
+    assert (reading.counters["num_requests"], reading.counters["prefix_queries"]) == (6, 78)
+    assert reading.gauges == {"running_requests": 0, "waiting_requests": 0, "kv_cache_usage": 0}
+    assert reading.acceptance == Acceptance(54, 204, 204, 0, [54, 54, 48, 48])
+    assert {name: each.count for name, each in reading.times.items()} == dict.fromkeys(TIMES, 6)
+    per_token = reading.times["tpot"].sum / 6
+    seconds = reading.counters["decode_seconds"] / reading.counters["decode_tokens"]
+    assert per_token == pytest.approx(seconds, rel=1e-6), "all answers are of one length"
 
 
 def test_a_whole_page_reads_the_same() -> None:

@@ -11,7 +11,8 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import aiohttp
@@ -111,11 +112,15 @@ async def fetch_bytes(
     api_key: str | None = None,
     max_bytes: int = MAX_BYTES,
     data: Mapping[str, str] | None = None,
+    statuses: Collection[int] = (200,),
 ) -> bytes:
     """Of a GET, or of a POST of a form. The connection is closed, whatever came."""
     try:
-        async with asyncio.timeout(limit_s):
-            return await _bytes(session, url, api_key, max_bytes, data)
+        async with asyncio.timeout(limit_s), _asked(session, url, api_key, data) as answer:
+            try:
+                return await _body(answer, max_bytes, statuses)
+            finally:
+                answer.close()
     except TimeoutError:
         raise BackendError(f"no whole answer within {limit_s:g} s") from None
     except aiohttp.ClientError as failure:
@@ -124,37 +129,29 @@ async def fetch_bytes(
         raise BackendError("no usable address") from None
 
 
-async def _bytes(
-    session: aiohttp.ClientSession,
-    url: str,
-    api_key: str | None,
-    max_bytes: int,
-    data: Mapping[str, str] | None,
-) -> bytes:
+def _asked(
+    session: aiohttp.ClientSession, url: str, api_key: str | None, data: Mapping[str, str] | None
+) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
     address = URL(url)
     headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
     if address.user is not None or address.password is not None:
         words = f"{address.user or ''}:{address.password or ''}".encode()
         headers = {"Authorization": f"Basic {base64.b64encode(words).decode()}"}
         address = address.with_user(None)
-    async with session.request(
+    return session.request(
         "GET" if data is None else "POST",
         address,
         data=data,
         headers=headers,
         allow_redirects=False,
         timeout=aiohttp.ClientTimeout(total=None),  # the caller's is for all of it
-    ) as answer:
-        try:
-            return await _body(answer, max_bytes)
-        finally:
-            answer.close()
+    )
 
 
-async def _body(answer: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+async def _body(answer: aiohttp.ClientResponse, max_bytes: int, statuses: Collection[int]) -> bytes:
     if 300 <= answer.status < 400:
         raise BackendError(f"it redirects (http {answer.status}), which is not followed")
-    if answer.status != 200:
+    if answer.status not in statuses:
         raise BackendError(f"http {answer.status}")
     packed = answer.headers.get("Content-Encoding", "identity").lower()
     if packed not in ("", "identity"):

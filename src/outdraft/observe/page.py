@@ -6,7 +6,7 @@ a parser that looks for substrings counts twice.
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from outdraft.observe.names import NOT_ADDED
@@ -53,7 +53,6 @@ def parse_named(text: str, names: Collection[str]) -> Page:
     """Only these names, and the models that are served (`read_models`). A server's series are the
     same at every look, so what a line's beginning means is remembered; other lines cost little."""
     page: Page = {}
-    models: set[str] = set()
     for line in text.split("\n"):
         end = line.find("{")
         if end < 0:
@@ -76,13 +75,26 @@ def parse_named(text: str, names: Collection[str]) -> Page:
                 continue
         if abs(number) < _MAX_VALUE:  # NaN is not
             _count(page, name, key, number)
-            models.add(model)
-    named = sorted(model for model in models if model)[:_MAX_MODELS]
-    return page | {f'{_MODEL}{model}"}}': 1.0 for model in named}
+            if model is not None:
+                page[model] = 1.0
+    return page
+
+
+def page_of_samples(samples: Iterable[tuple[str, float]]) -> Page:
+    """Of series as `name{label="value",…` and their values, which somebody else has parsed."""
+    page: Page = {}
+    for series, value in samples:
+        if abs(value) < _MAX_VALUE and len(series) <= _MAX_SERIES_CHARS:
+            name, key, model = _described(series)
+            _count(page, name, key, value)
+            if model is not None:
+                page[model] = 1.0
+    return page
 
 
 def read_models(page: Mapping[str, float]) -> tuple[str, ...]:
-    return tuple(key[len(_MODEL) : -2] for key in page if key.startswith(_MODEL))
+    found = sorted(key[len(_MODEL) : -2] for key in page if key.startswith(_MODEL))
+    return tuple(found[:_MAX_MODELS])
 
 
 def page_difference(after: Mapping[str, float], before: Mapping[str, float]) -> Page:
@@ -114,8 +126,9 @@ def _key(name: str, labels: Mapping[str, str]) -> str:
 
 
 @lru_cache(maxsize=1 << 15)
-def _described(series: str) -> tuple[str, str, str]:
-    """`name` or `name{labels` → its name, its key on a page, its model."""
+def _described(series: str) -> tuple[str, str, str | None]:
+    """`name` or `name{labels` → its name, its key on a page, the key of its model."""
     name, _, text = series.partition("{")
     labels = dict(_LABEL.findall(text))
-    return name, _key(name, labels), labels.get("model_name", "")[:_MAX_MODEL_CHARS]
+    model = labels.get("model_name", "")[:_MAX_MODEL_CHARS]
+    return name, _key(name, labels), f'{_MODEL}{model}"}}' if model else None

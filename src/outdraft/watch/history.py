@@ -43,15 +43,17 @@ class History:
         self.minute_parts: list[Growth] = []  # of the minute and the ten minutes that are not over
         self.ten_parts: list[Growth] = []
 
-    def add(self, reading: Reading) -> Growth | None:
-        """None at the first look, and where the clock went back."""
+    def add(self, reading: Reading, interval_s: float | None = None) -> Growth | None:
+        """None at the first look, and where the clock went back. `interval_s`: between looks,
+        where they were others than now."""
+        interval_s = interval_s or self.interval_s
         last = self.last
         self.last = reading if last is None else carried(last, reading)
         if last is None or not last.at < reading.at < last.at + TENS_S:
             return None
         passed_s = reading.at - last.at
-        is_gap = passed_s > _GAP_INTERVALS * self.interval_s
-        grown = growth(last, reading, passed_s - self.interval_s if is_gap else 0.0)
+        is_gap = passed_s > _GAP_INTERVALS * interval_s
+        grown = growth(last, reading, passed_s - interval_s if is_gap else 0.0)
         self._remember_changes(last, reading)
         self._keep(grown)
         return grown
@@ -119,13 +121,18 @@ class Histories:
         self.interval_s = interval_s
         self._histories: dict[str, History] = {}
 
-    def update(self, found: Mapping[str, Reading | Unreadable], now: float) -> dict[str, Growth]:
+    def update(
+        self,
+        found: Mapping[str, Reading | Unreadable],
+        now: float,
+        interval_s: float | None = None,
+    ) -> dict[str, Growth]:
         """What each replica did since its last reading."""
         grown: dict[str, Growth] = {}
         for name, each in found.items():
             if isinstance(each, Reading):
                 history = self._histories.setdefault(name, History(self.interval_s))
-                if (growth_since := history.add(each)) is not None:
+                if (growth_since := history.add(each, interval_s)) is not None:
                     grown[name] = growth_since
         self._forget(now)
         return grown
