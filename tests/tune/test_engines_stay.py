@@ -12,10 +12,10 @@ import pytest
 
 from outdraft.decide.verdict import DONT_SHIP, INCONCLUSIVE, SHIP
 from outdraft.errors import OptionError
-from outdraft.speculation import Speculation
+from outdraft.speculation import OFF, Speculation
 from outdraft.tune.arm import FINAL, Load
 from outdraft.tune.cards import Cards
-from outdraft.tune.journal import Journal
+from outdraft.tune.journal import Block, Failure, Journal
 from outdraft.tune.keeping import Keeping
 from outdraft.tune.lab import Lab
 from outdraft.tune.options import ASLEEP, VISITS
@@ -26,7 +26,7 @@ from outdraft.tune.search import Search
 from outdraft.workload.plan import Blocks, make_blocks
 from outdraft.workload.sets import built_in
 
-from .planted import Truth, arms_of
+from .planted import Planted, Truth, arms_of
 from .staged import VLLM, Stage, StagedEngine
 
 LOADS = (Load(1), Load(4), Load(16))
@@ -239,3 +239,24 @@ def test_killed_and_continued_nothing_is_measured_twice(tmp_path: Path) -> None:
     lines = (tmp_path / "killed").read_text().splitlines()
     assert len(lines) == 1 + len(journal.blocks) + len(journal.failures) + len(journal.answer_times)
     assert [each.result.best for each in outcomes] == [each.result.best for each in whole]
+
+
+def test_in_a_final_that_is_continued_both_engines_are_started_first(tmp_path: Path) -> None:
+    """Also where a block of one of them alone is missing: off must not be the older one."""
+    planted, (arm,) = Planted({"eagle": Truth(0.8, 0.08)}), arms_of(("eagle",), range(4, 5))
+    settings = SearchSettings((arm,), LOADS[:1], Rules(Objective()), 300)
+    measured: list[str] = []
+    prepared: list[set[Speculation]] = []
+
+    def measure(load: Load, arm: Speculation, block: int) -> Block | Failure:
+        measured.append(load.part)
+        if measured.count(FINAL) == 4:
+            raise Killed
+        return planted.measure(load, arm, block)
+
+    for _ in range(2):
+        prepared.clear()
+        with Journal(tmp_path / "journal", {"header": 1}) as journal, suppress(Killed):
+            Search(settings, journal, measure, prepare=lambda arms: prepared.append({*arms})).run()
+    assert measured.count(FINAL) > 4
+    assert prepared[0] == {OFF, arm}

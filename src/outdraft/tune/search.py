@@ -327,7 +327,7 @@ class Search:
                     return False
                 arm = missing.pop(0)
                 self._show(load.part, load, standing, arm)
-                self.prepare((arm, *missing))
+                self.prepare(order)  # both: what one lacks, the next blocks need
                 journal.add(self.measure(load, arm, number))
         return True
 
