@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from outdraft.acceptance import Acceptance
 from outdraft.observe.histogram import Histogram
 from outdraft.observe.reading import Growth
-from outdraft.watch.alarms import Change, Past, Rows, find_alarms, stand
+from outdraft.watch.alarms import Past, Rows, find_alarms, stand
 from outdraft.watch.alarms.standing import NOTHING_STANDS
 from outdraft.watch.findings import Alarm
+from outdraft.watch.history import Change
 
 Floats = NDArray[np.float64]
 

@@ -1,14 +1,13 @@
 """Silent failures of speculation, found in what servers did. Pure; the words are in alarms.toml."""
 
 from outdraft.watch.alarms.detect import find_alarms
-from outdraft.watch.alarms.past import Change, Past, Rows
+from outdraft.watch.alarms.past import Past, Rows
 from outdraft.watch.alarms.standing import Standings, stand
 from outdraft.watch.alarms.words import KINDS, AlarmKind
 
 __all__ = [
     "KINDS",
     "AlarmKind",
-    "Change",
     "Past",
     "Rows",
     "Standings",

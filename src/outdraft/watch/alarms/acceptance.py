@@ -27,6 +27,7 @@ _DECAY_RATIO, _DECAY_BEFORE = 0.70, 0.88
 _DECAY_ROWS = 24  # four hours of usual
 _DECAY_OLD_S = 3 * HOUR  # what is younger may be part of the decay
 _DECAY_REQUESTS = 100.0
+_DECAY_CLEAR = 3.0  # an hour is a long time to be low by chance
 
 _LONG_RATIO, _LONG_TIMES = 0.55, 2.5
 _LONG_ROWS, _LONG_S = 5, 4 * HOUR
@@ -63,7 +64,7 @@ def acceptance_decays(past: Past, now: float) -> str | None:
     usual = _usual(past, now - _DECAY_OLD_S, found.mean_k, _DECAY_ROWS, 2 * _DAY)
     if usual is None or before.rate > _DECAY_BEFORE * usual.median:
         return None
-    if found.rate + _CLEAR * found.error >= _DECAY_RATIO * usual.median:
+    if found.rate + _DECAY_CLEAR * found.error >= _DECAY_RATIO * usual.median:
         return None
     return None if found.rate >= usual.low else _fell(found, usual, HOUR)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from outdraft.watch.alarms.past import HOUR, MINUTE, Change, Past, Rows
-from outdraft.watch.alarms.robust import accepted_of, median_of, token_pace, usual_of
+import numpy as np
+
+from outdraft.watch.alarms.past import HOUR, MINUTE, Floats, Past, Rows
+from outdraft.watch.alarms.robust import Usual, accepted_of, median_of, token_pace, usual_of
+from outdraft.watch.history import Change
 
 _AFTER_S = 10 * MINUTE  # of data with the new one, at least
 _SETTLES_S = 2 * MINUTE  # a server that was just started is slow for a moment
@@ -51,11 +54,11 @@ def _slower(before: Rows, after: Rows, change: Change) -> str | None:
     found = token_pace(after)
     if found is None:
         return None
-    load = (before["running"] + 0.5) / (found.running + 0.5)
-    before = before.where((load >= _SAME_LOAD[0]) & (load <= _SAME_LOAD[1]))
-    rows = before.where(before["decode_tokens"] > 0)
-    usual = usual_of(rows["decode_seconds"] / rows["decode_tokens"])
-    if usual is None or usual.num_rows < _ROWS:
+    tokens = before["tokens"] / np.maximum(before["seconds"], 1.0) / found.tokens_per_s
+    usual = _usual_pace(before, tokens)
+    if usual is None:  # it may be so slow that it never wrote as little before
+        usual = _usual_pace(before, (before["running"] + 0.5) / (found.running + 0.5))
+    if usual is None:
         return None
     limit = max(_SLOWER * usual.median, 1.1 * usual.high)
     if found.seconds - _CLEAR * found.error <= limit:
@@ -64,6 +67,14 @@ def _slower(before: Rows, after: Rows, change: Change) -> str | None:
         f"{1e3 * found.seconds:.3g} ms per token in {found.requests:.0f} requests since, "
         f"{1e3 * usual.median:.3g} ms before at this load"
     )
+
+
+def _usual_pace(rows: Rows, load: Floats) -> Usual | None:
+    """Where the load was about the same: `load` is that of each row over that of now."""
+    is_near = (load >= _SAME_LOAD[0]) & (load <= _SAME_LOAD[1]) & (rows["decode_tokens"] > 0)
+    rows = rows.where(is_near)
+    usual = usual_of(rows["decode_seconds"] / rows["decode_tokens"])
+    return usual if usual and usual.num_rows >= _ROWS else None
 
 
 def _lowest_usual(rows: Rows, top: str, bottom: str, change: Change) -> float | None:

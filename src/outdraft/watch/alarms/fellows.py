@@ -16,7 +16,6 @@ _CLEAR = 4.0
 _LESS_ACCEPTED, _SLOWER = 0.75, 1.4
 _SPREAD = 0.05  # of the median: balancers never share traffic out evenly
 _K_DIFFERS = 0.25
-_SAME_LOAD = (0.6, 1.6)
 
 
 def unlike_fellows(pasts: Mapping[str, Past], now: float) -> dict[str, str]:
@@ -66,10 +65,7 @@ def _slower(name: str, fellows: list[str], paces: Mapping[str, TokenPace]) -> st
     if mine is None:
         return None
     others = [
-        paces[other]
-        for other in fellows
-        if other in paces
-        and _SAME_LOAD[0] <= (paces[other].running + 0.5) / (mine.running + 0.5) <= _SAME_LOAD[1]
+        paces[other] for other in fellows if other in paces and mine.is_under_load_of(paces[other])
     ]
     if len(others) < _FELLOWS:
         return None

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from outdraft.observe.histogram import Histogram
 from outdraft.observe.reading import Growth
+from outdraft.watch.history import Change
 
 Floats = NDArray[np.float64]
 
@@ -93,16 +94,6 @@ class Rows:
             self.table[:, part],
             {name: Times(each.bounds, each.counts[part]) for name, each in self.times.items()},
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Another version or model than before: somebody deployed something."""
-
-    at: float
-    what: str  # "version", "model"
-    before: str
-    after: str
 
 
 @dataclass(frozen=True, slots=True)

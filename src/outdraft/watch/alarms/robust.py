@@ -19,6 +19,7 @@ _BETWEEN_REQUESTS = 0.2
 _UNEQUAL = 2.0
 _LEAST_RATE = 0.01
 _MAD_TO_SIGMA = 1.4826
+_SAME_LOAD = (0.6, 1.6)
 _K_DIFFERS = 0.25  # acceptance rates are compared at draft lengths that differ by less
 
 
@@ -58,7 +59,15 @@ class TokenPace:
     seconds: float
     error: float
     running: float
+    tokens_per_s: float
     requests: float
+
+    def is_under_load_of(self, other: TokenPace) -> bool:
+        """As many texts at a time, or as many tokens a second: a server that became slower has
+        more of the first, or fewer of the second."""
+        running = (self.running + 0.5) / (other.running + 0.5)
+        tokens = self.tokens_per_s / other.tokens_per_s
+        return any(_SAME_LOAD[0] <= ratio <= _SAME_LOAD[1] for ratio in (running, tokens))
 
 
 def token_pace(rows: Rows) -> TokenPace | None:
@@ -68,7 +77,8 @@ def token_pace(rows: Rows) -> TokenPace | None:
         return None
     pace = float(seconds.sum()) / total
     error = _cluster_variance(seconds, tokens) ** 0.5
-    return TokenPace(pace, error, rows.mean("running"), rows.sum("requests"))
+    per_s = rows.sum("tokens") / max(rows.sum("seconds"), 1.0)
+    return TokenPace(pace, error, rows.mean("running"), max(per_s, 1e-9), rows.sum("requests"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from outdraft.watch.alarms.tails import TAIL_S, in_words, tail_of, tails_of
 _UNDRAFTED_S = 10 * MINUTE
 _UNDRAFTED_REQUESTS, _UNDRAFTED_TOKENS = 20.0, 1000.0
 _DRAFTED = 0.01  # rounds with a draft for each token; fewer are none
-_SAME_LOAD = 2 / 3
+_MORE_REQUESTS = 1.2  # without drafts texts take longer, and more of them run at a time
 
 _TAIL_BLOCKS = 6
 _TAIL_RATIO = {"tpot": 1.7, "e2e": 2.2}  # e2e also has the lengths of answers in it
@@ -37,8 +37,11 @@ def nothing_proposed(past: Past, now: float) -> str | None:
     before = past.tens.between(0.0, now - _UNDRAFTED_S)
     drafted = before.where(before["drafts"] > _DRAFTED * np.maximum(before["tokens"], 1.0))
     running = rows.mean("running")
-    if len(drafted) and float(drafted["running"].max()) < _SAME_LOAD * running:
-        return None  # a schedule: off at this many requests
+    if len(drafted):  # a schedule may be off at so many requests, if there never were as many
+        rates = drafted["requests"] / np.maximum(drafted["seconds"], 1.0)
+        rate = _MORE_REQUESTS * requests / max(rows.sum("seconds"), 1.0)
+        if float(drafted["running"].max()) < running and float(rates.max()) < rate:
+            return None
     return (
         f"{tokens:.0f} tokens in {requests:.0f} requests within {_UNDRAFTED_S / MINUTE:.0f} "
         f"minutes, {rows.sum('drafts'):.0f} drafts, with {running:.1f} requests at a time"

@@ -21,6 +21,16 @@ class Standings:
     def of(self, replica: str) -> tuple[Alarm, ...]:
         return tuple(alarm for alarm in self.alarms.values() if alarm.replica == replica)
 
+    def with_alarm(self, alarm: Alarm, seen: float) -> Standings:
+        key = alarm.kind, alarm.replica
+        return Standings({**self.alarms, key: alarm}, {**self.seen, key: seen})
+
+    def without(self, key: Key) -> Standings:
+        return Standings(
+            {each: alarm for each, alarm in self.alarms.items() if each != key},
+            {each: seen for each, seen in self.seen.items() if each != key},
+        )
+
 
 NOTHING_STANDS = Standings({}, {})
 

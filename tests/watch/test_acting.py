@@ -1,0 +1,133 @@
+"""Against a real HTTP server and real commands on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from outdraft.backends.backend import Serving
+from outdraft.observe.fetch import open_session
+from outdraft.speculation import Speculation
+from outdraft.watch.acting import Acting, Known, changed
+from outdraft.watch.actions import Deed
+from outdraft.watch.findings import Action
+
+OFF = Deed("r0:8000", Action.TURN_OFF, None, "", 0.0)
+LOWER = Deed("r0:8000", Action.LOWER_K, 2, "", 0.0)
+FOR = Deed("r0:8000", Action.TURN_OFF_FOR, None, "9-16 at a time", 0.0)
+
+
+def acted(folder: Path, what: Callable[[Acting], Awaitable[str]], **more: Any) -> str:
+    async def all_of_it() -> str:
+        async with open_session() as session:
+            return await what(Acting(folder, session, **more))
+
+    return asyncio.run(all_of_it())
+
+
+def test_our_server_is_told_with_its_key(tmp_path: Path) -> None:
+    told: list[tuple[str, Any]] = []
+
+    async def admin(request: web.Request) -> web.Response:
+        key = request.headers.get("Authorization", "")
+        told.append((key, await request.json()))
+        if key != "Bearer key":
+            return web.json_response({"error": {"message": "no such key"}}, status=401)
+        return web.json_response({})
+
+    async def moved(request: web.Request) -> web.Response:
+        return web.Response(status=307, headers={"Location": "/admin/speculation"})
+
+    async def all_of_it() -> list[str]:
+        app = web.Application()
+        app.router.add_post("/admin/speculation", admin)
+        app.router.add_post("/moved/admin/speculation", moved)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://user:password@127.0.0.1:{runner.addresses[0][1]}"
+        async with open_session() as session:
+            right = Acting(tmp_path, session, admin_key="key")
+            answers = [
+                await right.do(LOWER, "outdraft", f"{url}/v1"),
+                await right.do(FOR, "outdraft", url),
+                await right.undo(LOWER, "outdraft", url),
+                await Acting(tmp_path, session, admin_key="wrong").do(OFF, "outdraft", url),
+                await right.do(OFF, "outdraft", f"{url}/moved"),
+                await Acting(tmp_path, session).do(OFF, "outdraft", url),
+            ]
+        await runner.cleanup()
+        return answers
+
+    assert asyncio.run(all_of_it()) == [
+        "",
+        "",
+        "",
+        "http 401: no such key",
+        "http 307",
+        "no --admin-key was given",
+    ]
+    assert [body for _, body in told] == [
+        {"max_k": 2},
+        {"schedule": [[1, 64], [9, 0], [17, 64]]},
+        {"max_k": None},
+        {"max_k": 0},
+    ]
+
+
+def test_another_engine_gets_a_configuration_and_a_command(tmp_path: Path) -> None:
+    seen = tmp_path / "seen.json"
+    code = (
+        "import json, os, sys; json.dump([sys.argv[1:], {k: v for k, v in os.environ.items() "
+        f"if k.startswith('OUTDRAFT_')}}], open({str(seen)!r}, 'w'))"
+    )
+    command = (sys.executable, "-c", code, "{config}", "{replica}")
+    known = Known(Speculation("ngram", 5), Serving("Qwen/Qwen3-0.6B"))
+    folder = tmp_path / "new"
+    assert acted(folder, lambda it: it.do(LOWER, "vllm", ""), command=command, known=known) == ""
+    text = (folder / "r0_8000.sh").read_text()
+    assert '"num_speculative_tokens": 2' in text.replace("\\", "")
+    (config, replica), variables = json.loads(seen.read_text())
+    assert (config, replica) == (str(folder / "r0_8000.sh"), "r0:8000")
+    assert variables["OUTDRAFT_ADVICE"] == "LOWER K TO 2"
+    assert variables["OUTDRAFT_K"] == "2"
+    assert acted(folder, lambda it: it.undo(LOWER, "vllm", ""), command=command, known=known) == ""
+    assert '"num_speculative_tokens": 5' in (folder / "r0_8000.sh").read_text().replace("\\", "")
+    assert json.loads(seen.read_text())[1]["OUTDRAFT_ADVICE"] == "KEEP"
+
+
+def test_without_results_of_tune_the_advice_itself_is_written(tmp_path: Path) -> None:
+    assert acted(tmp_path, lambda it: it.do(OFF, "vllm", "")) == ""
+    written = json.loads((tmp_path / "r0_8000.json").read_text())
+    assert written == {"replica": "r0:8000", "action": "TURN OFF", "k": None, "part": ""}
+
+
+def test_commands_that_fail_hang_or_are_not_there(tmp_path: Path) -> None:
+    def run(*command: str, limit_s: float = 20.0) -> str:
+        return acted(
+            tmp_path,
+            lambda it: it.do(OFF, "vllm", ""),
+            command=command,
+            command_limit_s=limit_s,
+        )
+
+    assert run("false") == "false ended with code 1"
+    assert run("no-such-command-here").startswith("no-such-command-here cannot be run")
+    start = time.monotonic()
+    assert run("sleep", "60", limit_s=0.2) == "sleep took more than 0.2 s and was ended"
+    assert time.monotonic() - start < 10
+
+
+def test_what_a_deed_makes_of_a_speculation() -> None:
+    ngram = Speculation("ngram", 5)
+    assert changed(ngram, OFF).is_off
+    assert changed(ngram, LOWER).k == 2
+    by_load = changed(ngram, FOR)
+    assert [by_load.k_at(n) for n in (1, 8, 9, 16, 17, 100)] == [5, 5, 0, 0, 5, 5]
