@@ -14,6 +14,8 @@ RULES = ("coupled", "rejection", "typical")
 QUANTIZATIONS = ("none", "int8", "int4")
 MAX_K = 64
 
+Schedule = tuple[tuple[int, int, int], ...]  # (from, to, k) by running sequences; 0 is off
+
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
@@ -24,7 +26,7 @@ class Speculation:
     rule: str = "coupled"  # verification rule
     prompt_lookup_min: int = 2  # n-gram: shortest match that counts
     prompt_lookup_max: int = 5  # n-gram: longest match looked for
-    schedule: tuple[tuple[int, int, int], ...] = ()  # (from, to, k) by running sequences
+    schedule: Schedule = ()
     posterior_threshold: float = 0.09  # typical rule
     posterior_alpha: float = 0.3  # typical rule
     draft_tensor_parallel_size: int | None = None  # foreign engines: devices of the draft
@@ -58,7 +60,7 @@ class Speculation:
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 < value <= 1:
                 raise OptionError(f"{name} must be greater than 0 and at most 1, got {value!r}")
-        _check_schedule(self.schedule)
+        check_schedule(self.schedule)
 
     @property
     def is_off(self) -> bool:
@@ -81,11 +83,8 @@ class Speculation:
         """The draft length with so many sequences running; gaps carry the k before them."""
         if self.is_off:
             return 0
-        k = self.k
-        for start, _, scheduled in self.schedule:
-            if start <= num_running:
-                k = min(self.k, scheduled)
-        return k
+        scheduled = scheduled_k(self.schedule, num_running)
+        return self.k if scheduled is None else min(self.k, scheduled)
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, Any]) -> Speculation:
@@ -124,7 +123,13 @@ VLLM_KEYS = {
 }
 
 
-def _schedule(entries: object) -> tuple[tuple[int, int, int], ...]:
+def scheduled_k(schedule: Schedule, num_running: int) -> int | None:
+    """The k of the last entry that has begun; None before the first, and without any."""
+    begun = [k for start, _, k in schedule if start <= num_running]
+    return begun[-1] if begun else None
+
+
+def _schedule(entries: object) -> Schedule:
     if not isinstance(entries, list | tuple) or not all(
         isinstance(entry, list | tuple) for entry in entries
     ):
@@ -132,7 +137,7 @@ def _schedule(entries: object) -> tuple[tuple[int, int, int], ...]:
     return tuple(tuple(entry) for entry in entries)
 
 
-def _check_schedule(schedule: tuple[tuple[int, int, int], ...]) -> None:
+def check_schedule(schedule: Schedule) -> None:
     before = 0
     for entry in schedule:
         if len(entry) != 3 or not all(isinstance(number, int) for number in entry):

@@ -181,6 +181,30 @@ def test_a_crowded_cache_and_small_steps(llama: Pair, method: str) -> None:
     check(engine, llama.expected, [7])
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_steps_without_drafts_in_between(llama: Pair, method: str) -> None:
+    """As in a canary's slices, and with limits that come and go: drafts are right again after."""
+    engine = llama.engine(llama.speculation(method))
+    for prompt, params in zip(prompts(), wanted(), strict=True):
+        engine.add_request(prompt, params)
+    lives = list(engine._live.values())
+    for number in itertools.count():
+        if not engine.has_work:
+            break
+        engine.limits = ((1, 3, 2), (4, 99, 0)) if number % 11 == 10 else ()
+        drafting = number % 7 < 3
+        stats = engine.step(drafting=drafting).stats
+        assert stats is not None
+        assert stats.max_k in ((0, 2) if engine.limits else (0, 8))
+        if not drafting:
+            assert (stats.max_k, sum(stats.draft_lengths)) == (0, 0)
+    found = [(x.generation.tokens, x.generation.text, x.generation.finish_reason) for x in lives]
+    assert found == llama.expected
+    low, _ = RATES.get(method, (0.02, 0.98))
+    assert engine.acceptance.num_draft_tokens > 100
+    assert (engine.acceptance.rate or 0) > low
+
+
 @pytest.mark.parametrize("method", ["draft_model", "eagle"])
 def test_a_switch_by_hand_at_every_round(llama: Pair, method: str) -> None:
     """`k` is read each round: off, on, longer, off again."""

@@ -66,9 +66,10 @@ def test_nothing_is_copied_without_a_scored_prompt() -> None:
 
 
 def test_stats_count_tokens_once() -> None:
-    stats = mixed().stats(num_emitted=5, seconds=0.1)
+    stats = mixed().stats(num_emitted=5, max_k=4, seconds=0.1)
     assert (stats.num_sequences, stats.num_tokens, stats.num_prompt_tokens) == (4, 10, 5)
     assert stats.draft_lengths == [3, 0]
+    assert (stats.num_emitted, stats.num_decoded) == (5, 4)  # one is a first token
     assert not stats.is_decoding
 
 

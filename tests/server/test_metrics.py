@@ -37,6 +37,8 @@ ALWAYS = {
     "vllm:prefix_cache_queries_total",
     "vllm:prefix_cache_hits_total",
     "vllm:request_success_total",
+    "outdraft:decode_seconds_total",
+    "outdraft:decode_tokens_total",
 }
 SPECULATIVE = {
     "vllm:spec_decode_num_drafts_total",
@@ -50,6 +52,7 @@ SPECULATIVE = {
     "outdraft:speculation_spent_seconds_total",
     "outdraft:speculation_plain_seconds_total",
     "outdraft:speculation_net_benefit",
+    "outdraft:speculation_max_k",
 }
 ASKED: dict[str, Any] = {
     "max_tokens": 30, "logit_bias": FEW, "ignore_eos": True, "seed": 1, "include_metrics": True,

@@ -22,15 +22,24 @@ def run(args: argparse.Namespace) -> int:
     api_key = args.api_key if args.api_key is not None else os.environ.get("OUTDRAFT_API_KEY")
     if api_key == "":
         raise OptionError("--api-key is empty; give a key, or leave it out to require none")
-    failure = _serve(args, speculation, api_key)
+    admin_key = args.admin_key
+    if admin_key is None:
+        admin_key = os.environ.get("OUTDRAFT_ADMIN_KEY")
+    if admin_key == "":
+        raise OptionError("--admin-key is empty; give a key, or leave it out to have no such path")
+    if admin_key is not None and admin_key == api_key:
+        raise OptionError("--admin-key is the --api-key too; give another one, which fewer know")
+    failure = _serve(args, speculation, api_key, admin_key)
     _say("stopped" if failure is None else f"the engine stopped: {failure}")
     return 0 if failure is None else 1
 
 
-def _serve(args: argparse.Namespace, speculation: Speculation, api_key: str | None) -> str | None:
+def _serve(
+    args: argparse.Namespace, speculation: Speculation, api_key: str | None, admin_key: str | None
+) -> str | None:
     """Serves until a signal. Returns why the engine stopped, if it did so by itself."""
     # torch and uvicorn: only a server needs them, not --help.
-    from outdraft.server.serve import EngineThread, Server, bind
+    from outdraft.server.serve import Canary, EngineThread, Server, bind
 
     # The address first: a port that is taken is reported before a model is loaded.
     with bind(args.host, args.port) as taken:
@@ -66,6 +75,8 @@ def _serve(args: argparse.Namespace, speculation: Speculation, api_key: str | No
             drain_s=args.drain_timeout,
             always_metrics=args.enable_per_request_metrics,
             can_forget=args.enable_forget,
+            admin_key=admin_key,
+            canary=Canary(args.canary_share),
             access_log=args.access_log,
             on_ready=lambda: _say(f"{names[0]} ({speculation.describe()}) at {address}"),
             on_drain=lambda num_open: _say(

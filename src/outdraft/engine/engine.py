@@ -28,7 +28,7 @@ from outdraft.engine.tokenizer import Tokenizer
 from outdraft.engine.transcript import Transcript
 from outdraft.engine.verify import verify
 from outdraft.errors import OptionError, RequestError
-from outdraft.speculation import OFF, Speculation
+from outdraft.speculation import MAX_K, OFF, Schedule, Speculation, scheduled_k
 from outdraft.step_costs import StepCosts
 
 
@@ -41,18 +41,21 @@ class _Live:
     generation: Generation
 
 
-def draft_lengths(speculation: Speculation, segments: Seq[Segment], num_running: int) -> list[int]:
-    """k of every segment in this round: the request's own, else by the schedule.
+def draft_lengths(
+    speculation: Speculation, segments: Seq[Segment], num_running: int, limit: int | None = None
+) -> list[int]:
+    """k of every segment in this round: the request's own, else by the schedule, within `limit`.
 
     This is the one place where draft lengths are chosen. A segment that is not about to decode
     gets 0.
     """
+    most = MAX_K if limit is None else limit
     default = speculation.k_at(num_running)
     lengths = []
     for segment in segments:
         own = segment.sequence.max_draft_tokens
         can_draft = segment.is_round and segment.num_tokens == 1
-        lengths.append((default if own is None else own) if can_draft else 0)
+        lengths.append(min(default if own is None else own, most) if can_draft else 0)
     return lengths
 
 
@@ -69,6 +72,7 @@ class Engine:
     ) -> None:
         self.tokenizer = tokenizer
         self.speculation = speculation
+        self.limits: Schedule = ()  # no draft is longer; read once in each step
         self.max_context = model.max_context
         limit = " (all that its KV cache has room for)"
         self._context_limit = limit if model.is_cache_limited else ""
@@ -88,6 +92,18 @@ class Engine:
     @property
     def has_work(self) -> bool:
         return bool(self._live)
+
+    @property
+    def speculates(self) -> bool:
+        """Whether drafts are made at any load, as it is set now."""
+        limits = self.limits
+        is_stopped = bool(limits) and not any(k for _, _, k in limits)
+        return not self.speculation.is_off and not is_stopped
+
+    def k_at(self, num_running: int) -> int:
+        """The draft length of a request without one of its own, as it is set now."""
+        k, limit = self.speculation.k_at(num_running), scheduled_k(self.limits, num_running)
+        return k if limit is None else min(k, limit)
 
     def measure_step_costs(self) -> StepCosts:
         """Times steps on this machine, which also warms it up. Only while nothing runs."""
@@ -182,8 +198,9 @@ class Engine:
             raise OptionError(f"k must not be negative, got {k}")
 
     @torch.inference_mode()
-    def step(self) -> StepResult:
-        """Computes one batch: what it added to each choice, and what it did."""
+    def step(self, *, drafting: bool = True) -> StepResult:
+        """Computes one batch: what it added to each choice, and what it did. Without `drafting`
+        nothing is proposed in this step, whatever is set."""
         step = self.scheduler.schedule()
         if not step.segments:
             return StepResult([], None)
@@ -191,7 +208,8 @@ class Engine:
         for segment in step.segments:
             generation = self._live[segment.sequence.id].generation
             generation.started_ns = generation.started_ns or started_ns
-        draft_probs = self._propose(step)
+        lengths = self._draft_lengths(step) if drafting else []
+        draft_probs = self._propose(step, lengths)
         result = self._runner.run(step.runs())
         for segment, logits in step.prompt_logits(result.logits):
             scores = self._live[segment.sequence.id].generation.prompt_logprobs
@@ -218,13 +236,21 @@ class Engine:
         self.scheduler.finish(step)
         num_emitted = sum(len(update.tokens) for update in updates)
         seconds = (time.perf_counter_ns() - started_ns) / 1e9
-        return StepResult(updates, step.stats(num_emitted, seconds))
+        return StepResult(updates, step.stats(num_emitted, max(lengths, default=0), seconds))
 
-    def _propose(self, step: Step) -> Tensor | None:
-        """Attaches drafts to the step; returns their distributions if the proposer keeps them."""
+    def _draft_lengths(self, step: Step) -> list[int]:
+        """Of each segment; none where nothing proposes."""
         if self._proposer is None:
+            return []
+        num_running = self.scheduler.num_running
+        limit = scheduled_k(self.limits, num_running)
+        return draft_lengths(self.speculation, step.segments, num_running, limit)
+
+    def _propose(self, step: Step, lengths: Seq[int]) -> Tensor | None:
+        """Attaches drafts of at most these lengths (none: no drafts) to the step; returns their
+        distributions if the proposer keeps them."""
+        if self._proposer is None or not lengths:
             return None
-        lengths = draft_lengths(self.speculation, step.segments, self.scheduler.num_running)
         requests: list[DraftRequest] = []
         drafting: list[Segment] = []
         for segment, k in zip(step.segments, lengths, strict=True):

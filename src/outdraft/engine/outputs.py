@@ -41,6 +41,8 @@ class StepStats:
     num_prompt_tokens: int  # of these; includes output computed again after a preemption
     draft_lengths: list[int]  # of each sequence in a round, 0 where nothing was proposed
     num_emitted: int
+    num_decoded: int  # of these, those that are no text's first
+    max_k: int  # the longest draft that any of its sequences could have got
     seconds: float
 
     @property

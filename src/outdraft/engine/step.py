@@ -146,7 +146,7 @@ class Step:
             row += segment.num_computed
         return observations
 
-    def stats(self, num_emitted: int, seconds: float) -> StepStats:
+    def stats(self, num_emitted: int, max_k: int, seconds: float) -> StepStats:
         draft_lengths = [len(segment.drafts) for segment in self.drawing if segment.is_round]
         num_tokens = sum(segment.num_computed for segment in self.segments)
         return StepStats(
@@ -155,5 +155,7 @@ class Step:
             num_prompt_tokens=num_tokens - sum(draft_lengths) - len(draft_lengths),
             draft_lengths=draft_lengths,
             num_emitted=num_emitted,
+            num_decoded=num_emitted - (len(self.drawing) - len(draft_lengths)),
+            max_k=max_k,
             seconds=seconds,
         )

@@ -12,7 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from outdraft.server import protocol
+from outdraft.server import admin, protocol
 from outdraft.server.answers import ChatAnswer, CompletionAnswer
 from outdraft.server.body import StrictRoute
 from outdraft.server.gate import Gate
@@ -28,7 +28,7 @@ _SMALL_BODY_BYTES = 16 << 10
 _T = TypeVar("_T")
 
 
-def create_app(service: Service, *, api_key: str | None) -> FastAPI:
+def create_app(service: Service, *, api_key: str | None, admin_key: str | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.loop.start(asyncio.get_running_loop())
@@ -37,7 +37,7 @@ def create_app(service: Service, *, api_key: str | None) -> FastAPI:
 
     app = FastAPI(title="outdraft", version=__version__, lifespan=lifespan)
     app.router.route_class = StrictRoute
-    app.add_middleware(Gate, api_key=api_key, max_body_bytes=MAX_BODY_BYTES)
+    app.add_middleware(Gate, api_key=api_key, admin_key=admin_key, max_body_bytes=MAX_BODY_BYTES)
     started = int(time.time())
     engine = service.engine
 
@@ -142,6 +142,18 @@ def create_app(service: Service, *, api_key: str | None) -> FastAPI:
             service.check_open()
             await service.loop.forget()
             return Response(status_code=200)
+
+    if admin_key is not None:
+
+        @app.get("/admin/speculation")
+        async def shown_limits() -> dict[str, Any]:
+            return admin.shown(engine)
+
+        @app.post("/admin/speculation")
+        async def set_limits(body: protocol.DraftLimits) -> dict[str, Any]:
+            service.check_open()
+            engine.limits = admin.limits_of(body, engine.speculation)
+            return admin.shown(engine)
 
     return app
 

@@ -9,13 +9,23 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from outdraft.server.refusal import Refusal
 
 _OPEN_PATHS = frozenset({"/health"})
+_ADMIN_PATHS = "/admin/"  # with a key of their own, which opens nothing else
 _BODY_TIMEOUT_S = 60.0
 
 
 class Gate:
-    def __init__(self, app: ASGIApp, *, api_key: str | None, max_body_bytes: int) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        api_key: str | None,
+        admin_key: str | None = None,
+        max_body_bytes: int,
+    ) -> None:
+        """Without an admin key, admin paths are like any other."""
         self._app = app
         self._api_key = None if api_key is None else api_key.encode()
+        self._admin_key = None if admin_key is None else admin_key.encode()
         self._max_body_bytes = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -39,13 +49,16 @@ class Gate:
         await self._app(scope, replay, send)
 
     def _check_key(self, path: str, headers: Headers) -> None:
-        if self._api_key is None or path in _OPEN_PATHS:
+        is_admin = self._admin_key is not None and path.startswith(_ADMIN_PATHS)
+        needed = self._admin_key if is_admin else self._api_key
+        if needed is None or path in _OPEN_PATHS:
             return
         scheme, _, key = headers.get("authorization", "").partition(" ")
         # Compared in constant time, so that timing does not reveal the key.
-        right = secrets.compare_digest(key.strip().encode("latin-1", "replace"), self._api_key)
+        right = secrets.compare_digest(key.strip().encode("latin-1", "replace"), needed)
         if scheme.lower() != "bearer" or not right:
-            words = "a valid API key is needed: Authorization: Bearer KEY"
+            name = "the admin" if is_admin else "a valid API"
+            words = f"{name} key is needed: Authorization: Bearer KEY"
             raise Refusal(401, words, code="invalid_api_key")
 
     async def _read(self, headers: Headers, receive: Receive) -> bytes | None:

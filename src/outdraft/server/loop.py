@@ -18,8 +18,9 @@ from functools import partial
 from itertools import count
 
 from outdraft.engine.engine import Engine
-from outdraft.engine.outputs import Update
+from outdraft.engine.outputs import StepResult, Update
 from outdraft.engine.sequence import SamplingParams
+from outdraft.server.canary import Canary
 from outdraft.server.engine_thread import EngineThread
 from outdraft.server.metrics import Metrics
 from outdraft.server.refusal import Refusal, shutting_down
@@ -84,6 +85,7 @@ class EngineLoop:
         thread: EngineThread,
         *,
         max_open: int,
+        canary: Canary,
         on_failure: Callable[[], None],
     ) -> None:
         self.failure: str | None = None  # why the engine stopped by itself
@@ -91,6 +93,7 @@ class EngineLoop:
         self._engine = engine
         self._metrics = metrics
         self._max_open = max_open
+        self._canary = canary
         self._on_failure = on_failure
         self._ids = count()
         self._open: dict[str, _Open] = {}
@@ -219,14 +222,22 @@ class EngineLoop:
                 while self._inbox:
                     self._inbox.popleft()()
                 if self._engine.has_work:
-                    step = self._engine.step()
-                    self._metrics.observe_step(step)
-                    if step.updates:
-                        events.call_soon_threadsafe(self._deliver, step.updates)
+                    updates = self._step().updates
+                    if updates:
+                        events.call_soon_threadsafe(self._deliver, updates)
         except BaseException as error:  # whatever it is, all open replies must fail
             traceback.print_exc()
             reason = f"{type(error).__name__}: {error}"
             events.call_soon_threadsafe(self._crashed, reason)
+
+    def _step(self) -> StepResult:
+        in_slice = self._canary.in_slice
+        is_plain = in_slice or not self._engine.speculates
+        step = self._engine.step(drafting=not in_slice)
+        if step.stats is not None:
+            self._canary.observe(step.stats, step.updates)
+            self._metrics.observe_step(step.stats, step.updates, is_plain=is_plain)
+        return step
 
     def _forget(self, events: asyncio.AbstractEventLoop) -> None:
         self._engine.forget()

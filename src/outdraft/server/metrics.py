@@ -7,7 +7,7 @@ does not keep.
 import time
 import tomllib
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files as resources
 from typing import Any
 
@@ -16,8 +16,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from outdraft.engine.engine import Engine
-from outdraft.engine.outputs import Generation, StepResult
+from outdraft.engine.outputs import Generation, StepStats, Update
 from outdraft.goodput import net_benefit, plain_seconds
+from outdraft.server.sides import Sides
 from outdraft.step_costs import StepCosts
 from outdraft.workload.temperatures import temperature_band
 
@@ -38,6 +39,7 @@ class Metrics(Collector):
         self._num_emitted = 0
         self._rounds: Counter[int] = Counter()  # by draft length
         self._finished = dict.fromkeys(("stop", "length", "abort"), 0)  # by reason
+        self._sides = Sides()
         self._plain_s = 0.0  # estimated, of the steps that speculated
         self._spent_s = 0.0
         self._recent: deque[tuple[float, float, float]] = deque()  # (when, plain, spent)
@@ -64,10 +66,11 @@ class Metrics(Collector):
     def render(self) -> bytes:
         return generate_latest(self._registry)
 
-    def observe_step(self, step: StepResult) -> None:
-        stats = step.stats
-        if stats is None:
-            return
+    def observe_step(
+        self, stats: StepStats, updates: Sequence[Update], *, is_plain: bool = False
+    ) -> None:
+        """`is_plain`: nobody was to get drafts in it."""
+        self._sides.observe(stats, is_plain=is_plain)
         self._num_prompt_tokens += stats.num_prompt_tokens
         self._num_emitted += stats.num_emitted
         self._rounds.update(stats.draft_lengths)
@@ -84,7 +87,7 @@ class Metrics(Collector):
             self._recent.append((now, plain, stats.seconds))
             while self._recent[0][0] < now - _WINDOW_S:
                 self._recent.popleft()
-        for update in step.updates:
+        for update in updates:
             if update.generation is not None:
                 self._observe_end(update.generation)
 
@@ -128,6 +131,8 @@ class Metrics(Collector):
             "vllm:prefix_cache_hits": hits,
             "vllm:request_success": self._finished,
             "outdraft:step_seconds": self._costs.measured,
+            "outdraft:decode_seconds": self._sides.seconds.copy(),
+            "outdraft:decode_tokens": self._sides.tokens.copy(),
         }
         if not self._engine.speculation.is_off:
             values |= self._speculation()
@@ -148,6 +153,9 @@ class Metrics(Collector):
             "outdraft:rounds_without_draft": rounds.get(0, 0),
             "outdraft:speculation_spent_seconds": self._spent_s,
             "outdraft:speculation_plain_seconds": self._plain_s,
+            "outdraft:speculation_max_k": self._engine.k_at(
+                max(self._engine.scheduler.num_running, 1)
+            ),
         }
         recent = list(self._recent)
         spent = sum(each[2] for each in recent)
@@ -157,12 +165,14 @@ class Metrics(Collector):
         return values
 
     def _family(self, name: str, value: float | Mapping[Any, float]) -> Metric:
-        """One value, or one for each value of the metric's own label."""
+        """One value, or one for each value of the metric's own label, or labels."""
         is_counter = name in _TABLE["counter"]
         words = _TABLE["counter" if is_counter else "gauge"][name]
-        own = [_TABLE["label"][name]] if isinstance(value, Mapping) else []
+        own = _TABLE["label"][name] if isinstance(value, Mapping) else []
+        own = [own] if isinstance(own, str) else own
         kind = CounterMetricFamily if is_counter else GaugeMetricFamily
         family = kind(name, words, labels=[*self._labels, *own])
         for key, number in value.items() if isinstance(value, Mapping) else [(None, value)]:
-            family.add_metric([*self._labels.values(), *[str(key) for _ in own]], number)
+            keys = key if isinstance(key, tuple) else (key,) * len(own)
+            family.add_metric([*self._labels.values(), *map(str, keys)], number)
         return family

@@ -30,6 +30,7 @@ _StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
 _StopStrings = Annotated[list[_StopString], Field(max_length=MAX_STOP_STRINGS)]
 _Bias = Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)]
 _TokenKey = Annotated[str, Field(pattern=r"^[0-9]{1,10}$")]
+_Limit = Annotated[list[int], Field(min_length=2, max_length=2, fail_fast=True)]
 _Empty = Annotated[list[Any], Field(max_length=0)]
 
 
@@ -71,6 +72,16 @@ class SpeculationOverride(_Strict):
 
     method: str | None = Field(None, max_length=64)
     k: int | None = Field(None, ge=0, le=MAX_K)
+
+
+class DraftLimits(_Strict):
+    """What an operator allows while the server runs: `max_k`, or `schedule`, [from so many running
+    texts on, k] in ascending order. `{"max_k": null}` takes it back."""
+
+    max_k: int | None = Field(None, ge=0, le=MAX_K)
+    schedule: Annotated[list[_Limit], Field(min_length=1, max_length=64, fail_fast=True)] | None = (
+        None
+    )
 
 
 class StreamOptions(_Strict):

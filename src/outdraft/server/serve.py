@@ -10,6 +10,7 @@ import uvicorn
 from outdraft.engine.engine import Engine
 from outdraft.errors import OptionError
 from outdraft.server.app import create_app
+from outdraft.server.canary import Canary as Canary
 from outdraft.server.engine_thread import EngineThread as EngineThread
 from outdraft.server.loop import EngineLoop
 from outdraft.server.metrics import Metrics
@@ -53,6 +54,8 @@ class Server(uvicorn.Server):
         drain_s: float = 30.0,
         always_metrics: bool = False,
         can_forget: bool = False,
+        admin_key: str | None = None,
+        canary: Canary | None = None,
         access_log: bool = False,
         on_ready: Callable[[], None] = lambda: None,
         on_drain: Callable[[int], None] = lambda num_open: None,
@@ -63,7 +66,14 @@ class Server(uvicorn.Server):
         """
         costs = thread.submit(engine.measure_step_costs).result()
         metrics = Metrics(engine, model_names[0], costs)
-        loop = EngineLoop(engine, metrics, thread, max_open=max_open, on_failure=self.end)
+        loop = EngineLoop(
+            engine,
+            metrics,
+            thread,
+            max_open=max_open,
+            canary=canary or Canary(0.0),
+            on_failure=self.end,
+        )
         self._service = Service(engine, loop, metrics, model_names, always_metrics, can_forget)
         self._drain_s = drain_s
         self._on_ready = on_ready
@@ -71,7 +81,7 @@ class Server(uvicorn.Server):
         self._draining: asyncio.Task[None] | None = None
         self._events: asyncio.AbstractEventLoop | None = None
         config = uvicorn.Config(
-            create_app(self._service, api_key=api_key),
+            create_app(self._service, api_key=api_key, admin_key=admin_key),
             log_config=None,
             access_log=access_log,
             timeout_keep_alive=_KEEP_ALIVE_S,

@@ -10,7 +10,7 @@ from outdraft.measure.machine import describe_client
 from outdraft.measure.plateau import counted_ns
 from outdraft.measure.summary import acceptance_of, meets
 from outdraft.records import Record
-from outdraft.speculation import OFF, Speculation
+from outdraft.speculation import OFF, Schedule, Speculation
 from outdraft.stats.percentiles import percentile
 from outdraft.stats.ratios import LEVEL
 from outdraft.tune import results as states
@@ -35,7 +35,7 @@ from outdraft.tune.results import (
     Results,
 )
 from outdraft.tune.rules import Objective, SearchSettings
-from outdraft.tune.schedule import Schedule, schedule_results, scheduled_arm
+from outdraft.tune.schedule import schedule_results, scheduled_arm
 from outdraft.tune.texts import floor_of, texts_part
 from outdraft.tune.visits import visited_off, with_visits
 from outdraft.workload.temperatures import temperature_band

@@ -4,13 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from outdraft.speculation import OFF, Speculation
+from outdraft.speculation import OFF, Schedule, Speculation
 from outdraft.tune.arm import SCHEDULE, name_of, proposer_name
 from outdraft.tune.journal import Journal, valid_records
 from outdraft.tune.results import FAILED, ArmResult, LoadResult, ScheduleResult
 from outdraft.tune.rules import SearchSettings
-
-Schedule = tuple[tuple[int, int, int], ...]  # (from, to, k) by running requests; 0 is off
 
 _LAST = 4096  # running requests; the last entry goes up to here
 _ERROR = 0.05  # of the intervals at all loads together

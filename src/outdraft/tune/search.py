@@ -15,7 +15,7 @@ from math import ceil
 from outdraft.decide.texts import Agreement
 from outdraft.errors import OptionError
 from outdraft.measure.summary import meets
-from outdraft.speculation import OFF, Speculation
+from outdraft.speculation import OFF, Schedule, Speculation
 from outdraft.stats.ratios import MIN_BLOCKS
 from outdraft.tune.arm import FINAL, SCHEDULE, Load, name_of, proposer_name
 from outdraft.tune.final import num_final_blocks
@@ -24,7 +24,7 @@ from outdraft.tune.judging import judge
 from outdraft.tune.outcome import LoadOutcome, load_result
 from outdraft.tune.race import Race, RaceCache, Standing
 from outdraft.tune.rules import Rules, SearchSettings
-from outdraft.tune.schedule import Schedule, schedule_of, scheduled_arm
+from outdraft.tune.schedule import schedule_of, scheduled_arm
 from outdraft.tune.shares import TimeShares
 from outdraft.tune.texts import floor_of, next_again, other_texts, texts_part
 from outdraft.tune.visits import plan_visits, visited_off

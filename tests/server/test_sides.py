@@ -1,0 +1,48 @@
+"""Which steps count for which side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from outdraft.engine.outputs import StepStats
+from outdraft.server.sides import Sides
+
+STEP = StepStats(3, 15, 0, [4, 4, 4], 7, 7, 4, 0.1)
+PLAIN = replace(STEP, num_tokens=3, draft_lengths=[0, 0, 0], num_emitted=3, num_decoded=3, max_k=0)
+MIXED = replace(STEP, num_prompt_tokens=20, num_emitted=8, num_decoded=7)
+
+
+def test_the_first_step_after_a_switch_counts_for_nothing() -> None:
+    sides = Sides()
+    for _ in range(5):
+        sides.observe(STEP, is_plain=False)
+    for _ in range(3):
+        sides.observe(PLAIN, is_plain=True)
+    sides.observe(STEP, is_plain=False)
+    assert sides.tokens == {("speculating", "3-4"): 4 * 7, ("plain", "3-4"): 2 * 3}
+    assert sides.seconds == pytest.approx(
+        {("speculating", "3-4"): 4 * 0.3, ("plain", "3-4"): 2 * 0.3}
+    )
+
+
+def test_prompts_in_a_step_are_a_side_of_their_own_and_no_switch() -> None:
+    sides = Sides()
+    for stats in (STEP, STEP, MIXED, STEP):
+        sides.observe(stats, is_plain=False)
+    assert sides.tokens == {("speculating", "3-4"): 14, ("mixed", "3-4"): 7}
+
+
+def test_a_prompt_alone_makes_nobody_wait() -> None:
+    sides = Sides()
+    sides.observe(replace(MIXED, draft_lengths=[], num_decoded=0), is_plain=False)
+    assert not sides.tokens
+
+
+def test_where_the_schedule_is_off_nothing_is_compared() -> None:
+    """A slice there would say nothing, and such steps are no slice."""
+    sides = Sides()
+    for stats in (STEP, PLAIN, PLAIN, STEP, STEP):
+        sides.observe(stats, is_plain=False)
+    assert sides.tokens == {("speculating", "3-4"): 7}
