@@ -23,8 +23,8 @@ SERVER_OPTIONS = (
     Option("--canary-share", "share of decoding time in which nobody gets drafts, in slices of a "
            "few steps, so that /metrics says what speculation is worth now; no text changes by it",
            default=0.0, metavar="SHARE", minimum=0, maximum=0.02),
-    Option("--admin-key", "key that opens /admin/speculation, which changes draft lengths while "
-           "serving (default: $OUTDRAFT_ADMIN_KEY, else there is no such path)", metavar="KEY"),
+    replace(shared.ADMIN_KEY, help="key that opens /admin/speculation, which changes draft lengths "
+            "while serving (default: $OUTDRAFT_ADMIN_KEY, else there is no such path)"),
     Option("--access-log", "write a line on stderr for each request", bool),
     shared.CONFIG,
 )  # fmt: skip
