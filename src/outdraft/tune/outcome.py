@@ -21,9 +21,11 @@ from outdraft.tune.journal import (
     are_drafts_reported,
     count_drafts,
     done_records,
+    has_rounds,
     valid_blocks,
     valid_records,
 )
+from outdraft.tune.prediction import reported_step_costs
 from outdraft.tune.race import Standing
 from outdraft.tune.results import (
     AcceptanceResult,
@@ -77,6 +79,7 @@ def make_results(
     main = outcomes[0]
     best = main.standing.best or OFF
     scheduled = scheduled_arm(best, schedule, settings)
+    steps = reported_step_costs(list(journal.blocks.values()))
     return Results(
         settings=dict(context.settings),
         environment=describe_client(),
@@ -94,6 +97,7 @@ def make_results(
         started_at=journal.started_at,
         duration_s=journal.elapsed_s(),
         num_requests=journal.num_requests,
+        step_seconds={} if steps is None else {str(n): s for n, s in steps.measured.items()},
         notes=(*_notes(outcomes, journal), *context.warnings),
         is_complete=all(each.standing.is_clear or not each.is_out_of_time for each in outcomes),
     )
@@ -248,7 +252,7 @@ def _arm_result(
         for name in (_RATIOS if records and state != states.BASELINE else ())
         if (ratio := with_visits(ratio_of(name, off, records, level=level), of_visits)) is not None
     }
-    acceptance, _, _ = count_drafts(blocks)
+    acceptance, num_tokens, num_texts = count_drafts(blocks)
     is_reported = are_drafts_reported(blocks)
     timed = done if state in (states.BASELINE, states.BEST) else []
     return ArmResult(
@@ -272,6 +276,10 @@ def _arm_result(
         tpot_ms=_ms(each.tpot_ns for each in timed),
         e2e_ms=_ms(each.e2e_ns for each in timed),
         texts=None if arm.is_off else text_agreement(off, records),
+        counts=acceptance if has_rounds(acceptance) else None,
+        num_tokens=num_tokens,
+        num_texts=num_texts,
+        seconds_per_token=_seconds_per_token(done),
     )
 
 
@@ -296,6 +304,14 @@ def _state(arm: Speculation, standing: Standing) -> tuple[str, str]:
         ahead = sum(each > standing.predicted[name] for each in standing.predicted.values())
         return states.PREDICTED, f"{ahead} others were predicted faster"
     return states.PREDICTED, "nothing is known of it: the run ended before"
+
+
+def _seconds_per_token(done: Sequence[Record]) -> float | None:
+    """Unlike a mean of ratios, this goes with acceptance, which is over all tokens too."""
+    timed = [each for each in done if each.tpot_ns is not None and each.completion_tokens]
+    tokens = [(each.completion_tokens or 1) - 1 for each in timed]
+    spent = sum((each.tpot_ns or 0.0) * count for each, count in zip(timed, tokens, strict=True))
+    return spent / sum(tokens) / 1e9 if sum(tokens) else None
 
 
 def _ms(nanoseconds: Iterable[float | None]) -> tuple[float, ...]:

@@ -51,7 +51,7 @@ def predict(
     paces = [each.pace for each in every if each.pace is not None]
     # What a request waits for others is the same for every arm.
     stall = max(percentile([each.stall for each in paces], 0.5), 0.0) if paces else 0.0
-    costs = _step_costs([block for each in every for block in each.blocks])
+    costs = reported_step_costs([block for each in every for block in each.blocks])
     speedups: dict[str, float] = {}
     for members in by_proposer(arms).values():
         sampled = {arm.k: profiles[name_of(arm)] for arm in members if name_of(arm) in profiles}
@@ -116,7 +116,7 @@ class _ArmProfile:
         return pace_of(self.blocks, counts.num_steps(num_tokens, len(done)))
 
 
-def _step_costs(blocks: Sequence[Block]) -> StepCosts | None:
+def reported_step_costs(blocks: Sequence[Block]) -> StepCosts | None:
     """As the engines report them, each once; None where fewer than two sizes were measured."""
     tables = {tuple(sorted(each.step_seconds.items())) for each in blocks if each.step_seconds}
     costs = StepCosts.median_of(map(dict, tables))

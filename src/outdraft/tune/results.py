@@ -7,6 +7,7 @@ from itertools import repeat
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from outdraft.acceptance import Acceptance
 from outdraft.decide.texts import Agreement, TextFinding, judge_texts
 from outdraft.decide.verdict import SHIP, SHIP_FOR, Verdict
 from outdraft.errors import OptionError
@@ -54,6 +55,11 @@ class ArmResult:
     tpot_ms: tuple[float, ...] = ()
     e2e_ms: tuple[float, ...] = ()
     texts: Agreement | None = None  # with off's
+    # What was drafted and accepted, and in how much text. Results of before do not have it.
+    counts: Acceptance | None = None
+    num_tokens: int = 0
+    num_texts: int = 0
+    seconds_per_token: float | None = None  # after the first one, over all tokens
 
     @property
     def speedup(self) -> float | None:
@@ -200,6 +206,8 @@ class Results:
     duration_s: float = 0.0
     num_requests: int = 0  # measured ones, all arms and loads
     notes: tuple[str, ...] = ()
+    # Tokens of a step → its seconds, as the engine measured them. Not in results of before.
+    step_seconds: Mapping[str, float] = field(default_factory=dict)
     is_complete: bool = True  # False: the budget ended before a verdict or the best arm was clear
 
     @property

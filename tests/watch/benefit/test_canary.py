@@ -1,0 +1,87 @@
+"""Slices against decoding outside of them: planted speedups are found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from outdraft.watch.benefit.canary import canary_benefit, canary_by_load
+from outdraft.watch.findings import Benefit, Source
+from tests.watch.benefit.planted import World, constant, growth, score
+
+
+def window(
+    seed: int, *, true: float = 1.5, drift: float = 0.0, replicas: int = 1, **options: Any
+) -> Benefit | None:
+    world = World.made(seed, drift)
+    options = {"loads": (4,), **options}
+    rows = (world.with_canary(constant(true), **options) for _ in range(replicas))
+    return canary_benefit({str(number): row for number, row in enumerate(rows)})
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, 1.5),
+        ({"loads": (1, 2, 4, 7), "noise": 0.2, "true": 0.8}, 0.8),
+        ({"loads": (2, 4), "drift": 0.3, "noise": 0.2}, 1.5),
+        # Of a second 0.3 are in steps with prompts: 0.1 for their tokens, 0.2 for the prompts.
+        ({"prompts": 0.3}, 0.8 * 1.5 + 0.2),
+        pytest.param({"replicas": 3}, 1.5, marks=pytest.mark.slow),
+    ],
+    ids=["heavy noise", "several loads", "drift", "prompts in between", "replicas"],
+)
+def test_planted_speedups_are_in_their_intervals(options: dict[str, Any], expected: float) -> None:
+    found = score(lambda seed: window(seed, **options), expected, 500)
+    assert 0.93 <= found.coverage <= 0.97
+    assert abs(found.bias) < 0.01
+
+
+def test_a_mix_of_loads_does_not_turn_the_sign() -> None:
+    """Slices come with more texts at a time, where all texts are slower: it looks like a gain."""
+    rows = []
+    for at in range(40):
+        few, many = (20.0, 2.0), (30.0, 9.0)  # tokens, seconds
+        slices = {("speculating", "1"): (200.0, 25.0), ("speculating", "9-16"): (20.0, 7.5)}
+        slices |= {("plain", "1"): few if at % 9 == 0 else (0.0, 0.0), ("plain", "9-16"): many}
+        rows.append(growth(at, 4.0, {}, slices=slices))
+    found = canary_benefit({"a": rows})
+    assert found is not None
+    assert (found.estimate, found.is_loss) == (pytest.approx(26 / 32.5), True)
+    by_load = {each.part: each.estimate for each in canary_by_load({"a": rows})}
+    assert by_load == pytest.approx({"1 at a time": 0.8, "9-16 at a time": 0.8})
+
+
+def test_by_load() -> None:
+    world = World.made(3)
+    rows = world.with_canary(lambda load: 1.6 if load < 5 else 0.6, (1, 8), noise=0.05)
+    found = {each.part: each for each in canary_by_load({"a": rows})}
+    assert found["1 at a time"].is_gain
+    assert found["5-8 at a time"].is_loss
+
+
+def test_what_it_says() -> None:
+    found = window(1)
+    assert found is not None
+    assert (found.source, found.running) == (Source.CANARY, pytest.approx(4))
+    assert found.assumes
+    assert found.low is not None
+
+
+def test_a_few_slices_give_no_interval_and_none_give_nothing() -> None:
+    world = World.made(0)
+    rows = world.with_canary(constant(1.5), (4,))
+    with_slices = [each for each in rows if each.slices["plain", "3-4"][1] > 0]
+    few = canary_benefit({"a": with_slices[:3]})
+    assert few is not None
+    assert (few.low, few.high) == (None, None)
+    without = [each for each in rows if not each.slices["plain", "3-4"][1] > 0]
+    assert canary_benefit({"a": without}) is None
+    assert canary_benefit({"a": [growth(0, 1.0, {})]}) is None
+    assert canary_benefit({}) is None
+
+
+def test_a_plain_server_has_no_canary() -> None:
+    rows = [growth(at, 1.0, {}, slices={("plain", "1"): (50.0, 2.0)}) for at in range(30)]
+    assert canary_benefit({"a": rows}) is None

@@ -1,0 +1,187 @@
+"""Tune's costs and live acceptance: planted speedups are found, and shorter drafts are judged."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from outdraft.acceptance import Acceptance
+from outdraft.speculation import OFF, Speculation
+from outdraft.stats.ratios import Ratio
+from outdraft.tune.results import (
+    BASELINE,
+    BEST,
+    ArmResult,
+    LoadResult,
+    PredictionResult,
+    Results,
+    results_from_json,
+)
+from outdraft.watch.benefit.costs import Costs, LoadCosts, benefit_at_k, costs_benefit
+from outdraft.watch.findings import Benefit, Source
+from tests.watch.benefit.planted import World, growth, score
+
+RATE, K, SPREAD = 0.7, 3, 0.08
+# The chance varies between looks, so the mean of its powers is more than the power of the mean.
+LENGTH = 1 + RATE + (RATE**2 + SPREAD**2) + (RATE**3 + 3 * RATE * SPREAD**2)
+ERROR = 0.05
+
+
+def cost(load: float) -> float:
+    return 1 + 0.1 * load
+
+
+def costs(draw: np.random.Generator | None = None, k: float = K) -> Costs:
+    def noise() -> float:
+        return 1.0 if draw is None else float(np.exp(draw.normal(0, ERROR)))
+
+    return Costs(tuple(LoadCosts(n, {k: cost(n) * noise()}, ERROR) for n in (1.0, 4.0, 16.0)))
+
+
+def window(seed: int, load: float) -> Benefit | None:
+    world = World.made(seed)
+    return costs_benefit(costs(world.draw), {"a": world.drafting(RATE, K, (load,), spread=SPREAD)})
+
+
+def test_planted_speedups_are_in_their_intervals() -> None:
+    found = score(lambda seed: window(seed, 4), LENGTH / cost(4), 500)
+    assert 0.93 <= found.coverage <= 0.97
+    assert abs(found.bias) < 0.01
+
+
+@pytest.mark.parametrize(("load", "is_gain"), [(1, True), (24, False)])
+def test_load_turns_a_gain_into_a_loss(load: int, is_gain: bool) -> None:
+    found = window(0, load)
+    assert found is not None
+    assert (found.is_gain, found.is_loss) == (is_gain, not is_gain)
+    assert found.estimate == pytest.approx(LENGTH / cost(load), rel=0.15)
+    assert (found.source, found.running) == (Source.COSTS, load)
+    assert "tune" in found.assumes
+
+
+def test_several_loads_count_by_their_time() -> None:
+    world = World.made(1)
+    found = costs_benefit(costs(), {"a": world.drafting(RATE, K, (1, 8), spread=0.0)})
+    expected = 1 + RATE + RATE**2 + RATE**3
+    assert found is not None
+    each = expected / cost(1), expected / cost(8)
+    assert found.estimate == pytest.approx((each[0] + 8 * each[1]) / 9, rel=0.05)
+
+
+def test_nothing_is_said_far_from_what_was_measured() -> None:
+    rows = World.made(0).drafting(RATE, K, (40,))
+    assert costs_benefit(costs(), {"a": rows}) is None
+    assert costs_benefit(costs(), {}) is None
+    silent = [replace(each, acceptance=None) for each in rows]
+    assert costs_benefit(costs(), {"a": silent}) is None
+
+
+def test_a_server_that_drafts_nothing_gains_nothing() -> None:
+    counters = {"num_tokens": 100.0, "num_requests": 1.0}
+    rows = [growth(at, 2.0, counters, acceptance=Acceptance()) for at in range(20)]
+    found = costs_benefit(costs(), {"a": rows})
+    assert found is not None
+    assert (found.estimate, found.low, found.high) == (1.0, 1.0, 1.0)
+
+
+def test_steps_without_a_draft_cost_a_plain_step() -> None:
+    """As with n-grams: of 100 steps 20 have drafts, and half of their tokens are accepted."""
+    counts = Acceptance(20, 60, 30, 80, [15, 10, 5], [20, 20, 20])
+    rows = [growth(at, 4.0, {"num_tokens": 130.0}, acceptance=counts) for at in range(20)]
+    found = costs_benefit(costs(), {"a": rows})
+    assert found is not None
+    assert found.estimate == pytest.approx(1.3 / (0.8 + 0.2 * cost(4)))
+
+
+def test_shorter_drafts() -> None:
+    """Half of the tokens is accepted: the third costs more than it gives."""
+    made = Costs((LoadCosts(4.0, {1.0: 1.2, 3.0: 1.9}, ERROR),))
+    fleet = {"a": World.made(2).drafting(0.5, 3, (4,), spread=0.0)}
+    found = benefit_at_k(made, fleet)
+    now = costs_benefit(made, fleet)
+    assert now is not None
+    assert found.keys() == {1, 2, 3}
+    assert found[3].estimate == pytest.approx(now.estimate, rel=0.01)
+    assert found[1].estimate == pytest.approx(1.5 / 1.2, rel=0.02)
+    assert found[1].estimate > found[2].estimate > found[3].estimate
+    assert all(each.low is not None for each in found.values())
+
+
+def test_the_servers_own_table() -> None:
+    """Steps of 5 tokens take twice as long as those of 1: verification is all that it costs."""
+    made = Costs.from_steps({1: 0.03, 5: 0.06, 64: 0.5})
+    assert made is not None
+    counts = Acceptance(100, 400, 200, 0, [100, 60, 30, 10], [100] * 4)
+    rows = [growth(at, 1.0, {"num_tokens": 300.0}, acceptance=counts) for at in range(20)]
+    found = costs_benefit(made, {"a": rows})
+    assert found is not None
+    assert found.estimate == pytest.approx(1.5)
+    assert "drafting nothing" in found.assumes
+    assert Costs.from_steps({1: 0.03}) is None
+
+
+# ------------------------------------------------------------------ from a tuning run
+
+EAGLE = Speculation("eagle", k=3, draft="head")
+
+
+def results() -> Results:
+    def load(running: int, speedup: float) -> LoadResult:
+        """100 rounds gave 253 tokens."""
+        counts = Acceptance(100, 300, 153, 0, [70, 49, 34], [100] * 3)
+        ratio = Ratio(speedup, speedup / 1.1, speedup * 1.1, 0.95, 50, 10)
+        arms = (
+            ArmResult("off", OFF, BASELINE, seconds_per_token=0.04, tpot_ms=(40.0, 41.0)),
+            ArmResult(
+                "eagle head k=3", EAGLE, BEST, ratios={"tpot": ratio}, counts=counts,
+                num_tokens=254, num_texts=1, seconds_per_token=0.04 / speedup,
+            ),
+        )  # fmt: skip
+        return LoadResult(f"concurrency {running}", running, None, arms, arms[1].name, None)
+
+    loads = (load(1, 2.3), load(8, 1.1))
+    return Results({}, {}, "outdraft", "t", "e2e", loads, (), (), PredictionResult(0, None, None),
+                   main_load="concurrency 1")  # fmt: skip
+
+
+def test_costs_follow_from_speedups() -> None:
+    read = results_from_json(json.loads(json.dumps(results().to_json())))
+    assert read == results()
+    made = Costs.from_results(read)
+    assert made is not None
+    assert [each.running for each in made.loads] == [1, 8]
+    assert made.loads[0].rounds == pytest.approx({3.0: 2.53 / 2.3})
+    assert made.loads[0].error == pytest.approx(0.0486, abs=0.001)
+    assert made.round_at(8, 3)[0] == pytest.approx(2.53 / 1.1)  # type: ignore[index]
+    assert Costs.from_results(read, "ngram") is None
+
+
+def test_the_same_traffic_gives_the_same_speedup() -> None:
+    made = Costs.from_results(results())
+    counts = Acceptance(100, 300, 153, 0, [70, 49, 34], [100] * 3)
+    rows = [growth(at, 8.0, {"num_tokens": 253.0}, acceptance=counts) for at in range(20)]
+    assert made is not None
+    found = costs_benefit(made, {"a": rows})
+    assert found is not None
+    assert found.estimate == pytest.approx(1.1)
+    assert (found.low, found.high) == (pytest.approx(1.0, abs=0.01), pytest.approx(1.21, abs=0.01))
+
+
+def test_results_of_before_will_do() -> None:
+    """They have rates and lengths, not counts."""
+    old = results()
+    arms = tuple(
+        tuple(
+            replace(arm, counts=None, num_tokens=0, num_texts=0, seconds_per_token=None,
+                    acceptance_rate=0.51, acceptance_length=2.53)
+            for arm in load.arms
+        )
+        for load in old.loads
+    )  # fmt: skip
+    loads = tuple(replace(load, arms=own) for load, own in zip(old.loads, arms, strict=True))
+    made = Costs.from_results(replace(old, loads=loads))
+    assert made is not None
+    assert list(made.loads[0].rounds.items()) == [(pytest.approx(3.0), pytest.approx(1.1))]
