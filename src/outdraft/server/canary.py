@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 from outdraft.engine.outputs import StepStats, Update
 
-_STEPS = 4  # of a slice; the first one counts for nothing (`sides.py`)
+_STEPS = 3  # of a slice; the first one counts for nothing (`sides.py`)
 _LONGEST_S = 1.0
 _CHANCE = 1 / 32  # that a step of a request begins a slice, where there is room for one
 _LATELY = 0.05  # weight of the last step

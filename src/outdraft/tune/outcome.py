@@ -279,7 +279,7 @@ def _arm_result(
         counts=acceptance if has_rounds(acceptance) else None,
         num_tokens=num_tokens,
         num_texts=num_texts,
-        seconds_per_token=_seconds_per_token(done),
+        pace_ratio=_pace_ratio(off, done),
     )
 
 
@@ -306,12 +306,15 @@ def _state(arm: Speculation, standing: Standing) -> tuple[str, str]:
     return states.PREDICTED, "nothing is known of it: the run ended before"
 
 
-def _seconds_per_token(done: Sequence[Record]) -> float | None:
+def _pace_ratio(off: Sequence[Record], own: Sequence[Record]) -> float | None:
     """Unlike a mean of ratios, this goes with acceptance, which is over all tokens too."""
-    timed = [each for each in done if each.tpot_ns is not None and each.completion_tokens]
-    tokens = [(each.completion_tokens or 1) - 1 for each in timed]
-    spent = sum((each.tpot_ns or 0.0) * count for each, count in zip(timed, tokens, strict=True))
-    return spent / sum(tokens) / 1e9 if sum(tokens) else None
+    paces = []
+    for records in (off, own):
+        timed = [each for each in records if each.tpot_ns is not None and not each.is_warmup]
+        tokens = [(each.completion_tokens or 1) - 1 for each in timed]
+        spent = sum((each.tpot_ns or 0.0) * n for each, n in zip(timed, tokens, strict=True))
+        paces.append(spent / sum(tokens) if sum(tokens) else 0.0)
+    return paces[0] / paces[1] if all(paces) else None
 
 
 def _ms(nanoseconds: Iterable[float | None]) -> tuple[float, ...]:

@@ -59,7 +59,7 @@ class ArmResult:
     counts: Acceptance | None = None
     num_tokens: int = 0
     num_texts: int = 0
-    seconds_per_token: float | None = None  # after the first one, over all tokens
+    pace_ratio: float | None = None  # of off's seconds over all tokens to its own; not a mean
 
     @property
     def speedup(self) -> float | None:

@@ -134,10 +134,10 @@ def results() -> Results:
         counts = Acceptance(100, 300, 153, 0, [70, 49, 34], [100] * 3)
         ratio = Ratio(speedup, speedup / 1.1, speedup * 1.1, 0.95, 50, 10)
         arms = (
-            ArmResult("off", OFF, BASELINE, seconds_per_token=0.04, tpot_ms=(40.0, 41.0)),
+            ArmResult("off", OFF, BASELINE, tpot_ms=(40.0, 41.0)),
             ArmResult(
                 "eagle head k=3", EAGLE, BEST, ratios={"tpot": ratio}, counts=counts,
-                num_tokens=254, num_texts=1, seconds_per_token=0.04 / speedup,
+                num_tokens=254, num_texts=1, pace_ratio=speedup,
             ),
         )  # fmt: skip
         return LoadResult(f"concurrency {running}", running, None, arms, arms[1].name, None)
@@ -175,7 +175,7 @@ def test_results_of_before_will_do() -> None:
     old = results()
     arms = tuple(
         tuple(
-            replace(arm, counts=None, num_tokens=0, num_texts=0, seconds_per_token=None,
+            replace(arm, counts=None, num_tokens=0, num_texts=0, pace_ratio=None,
                     acceptance_rate=0.51, acceptance_length=2.53)
             for arm in load.arms
         )

@@ -26,7 +26,7 @@ from outdraft.watch.findings import Benefit, Source
 PLAIN, SPECULATING, MIXED = _SIDES = ("plain", "speculating", "mixed")
 
 _ASSUMES = "the few steps without drafts are taken to be like all steps of the same server would be"
-_FEWEST_SLICES = 4  # or stretches with slices; a slice has no chance in it but the machine's
+_FEWEST_SLICES = 3  # or stretches with slices; a slice has no chance in it but the machine's
 _LEAST_SHARE = 0.2  # of the speculating tokens must be in bands that slices were in
 
 

@@ -78,7 +78,7 @@ class Costs:
             arms = {}  # the error of each → its cost
             for arm in load.arms:
                 if proposer_name(arm.speculation) == proposer and "tpot" in arm.ratios:
-                    cost = _round_cost(arm, load.off, shares.get(proposer) or 1.0)
+                    cost = _round_cost(arm, shares.get(proposer) or 1.0)
                     if cost is not None:
                         arms[_error(arm), arm.name] = cost
             if not arms or load.concurrency is None:
@@ -241,13 +241,9 @@ def _in_band(
     return speedup(written / steps, step_cost), error
 
 
-def _round_cost(
-    arm: ArmResult, off: ArmResult | None, share_drafted: float
-) -> tuple[float, float, float] | None:
+def _round_cost(arm: ArmResult, share_drafted: float) -> tuple[float, float, float] | None:
     """(mean draft length, plain steps of a round, share of steps with a draft)."""
-    ratio = arm.ratios["tpot"].estimate
-    if off is not None and off.seconds_per_token and arm.seconds_per_token:
-        ratio = off.seconds_per_token / arm.seconds_per_token
+    ratio = arm.pace_ratio or arm.ratios["tpot"].estimate
     if arm.counts is not None:
         found = round_cost_from_speedup(arm.counts, arm.num_tokens, arm.num_texts, ratio)
         steps = arm.counts.num_steps(arm.num_tokens, arm.num_texts)
