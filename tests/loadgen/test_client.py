@@ -167,9 +167,10 @@ def test_the_total_time() -> None:
 
 
 @contextmanager
-def saying(answer: bytes, *, closes: bool = True) -> Iterator[str]:
-    """A server that says this to everybody."""
+def saying(answer: bytes, *, closes: bool = True, connections: int = 1) -> Iterator[str]:
+    """A server that says this to everybody, and hangs up when it is asked twice."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(10)
 
         def serve() -> None:
             connection, _ = listening.accept()
@@ -179,10 +180,12 @@ def saying(answer: bytes, *, closes: bool = True) -> Iterator[str]:
                 if not closes:
                     connection.recv(65536)
 
-        thread = threading.Thread(target=serve)
-        thread.start()
+        threads = [threading.Thread(target=serve) for _ in range(connections)]
+        for thread in threads:
+            thread.start()
         yield "http://{}:{}".format(*listening.getsockname())
-        thread.join()
+        for thread in threads:
+            thread.join()
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -219,3 +222,11 @@ def test_a_stream_that_is_not_closed_after_its_last_event() -> None:
     with saying(HEAD + b"\r\n" + WHOLE, closes=False) as url:
         [record] = ask(url)
     assert record.error is None
+
+
+def test_a_connection_to_llama_cpp_is_used_once() -> None:
+    """It promises to keep it and hangs up, also after an answer that is there at once."""
+    length = f"Server: llama.cpp\r\nContent-Length: {len(WHOLE)}\r\n\r\n".encode()
+    with saying(HEAD + length + WHOLE, closes=False, connections=3) as url:
+        records = ask(url, closed(3))
+    assert [each.error for each in records] == [None] * 3

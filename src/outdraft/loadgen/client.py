@@ -48,25 +48,37 @@ class Client:
         self._timeouts = timeouts or Timeouts()
         self._keep_text = keep_text
         self._url = endpoint.chat_url
-        self._session: aiohttp.ClientSession | None = None
+        self._sessions: list[aiohttp.ClientSession] = []  # requests are sent with the last
         self.refused: set[str] = set()  # optional fields that the server does not accept
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0, keepalive_timeout=_KEEPALIVE_S, ttl_dns_cache=300
-            ),
+        self._sessions.append(
+            self._new_session(
+                aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_S, ttl_dns_cache=300)
+            )
+        )
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for each in self._sessions:
+            await each.close()
+        self._sessions.clear()
+
+    def _new_session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=connector,
             headers=self._endpoint.headers,
             skip_auto_headers=("User-Agent",),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect_s),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
-        return self
 
-    async def __aexit__(self, *exc: object) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+    def _note_server(self, name: str | None) -> None:
+        """llama.cpp promises keep-alive and hangs up after a stream: the next request would be
+        lost. Connections that have served one are left behind, with the session they belong to."""
+        if name == "llama.cpp" and len(self._sessions) == 1:
+            once = aiohttp.TCPConnector(limit=0, force_close=True, ttl_dns_cache=300)
+            self._sessions.append(self._new_session(once))
 
     async def send(self, request: Request, scheduled_ns: int | None = None) -> Record:
         """Latencies count from `scheduled_ns`, the time it was due; None: now."""
@@ -109,12 +121,14 @@ class Client:
             return f"connection lost: {_reason(error)}"
 
     async def _exchange(self, request: Request, exchange: _Exchange) -> str | None:
-        assert self._session is not None, "use `async with Client(...)`"
+        assert self._sessions, "use `async with Client(...)`"
         while True:
             optional = self._endpoint.optional.keys() - self.refused
             body = self._endpoint.body(request, optional)
             exchange.sent_ns = exchange.sent_ns or perf_counter_ns()
-            async with self._session.post(self._url, data=body, allow_redirects=False) as response:
+            post = self._sessions[-1].post(self._url, data=body, allow_redirects=False)
+            async with post as response:
+                self._note_server(response.headers.get("Server"))
                 status = response.status
                 if status == 200:
                     return await exchange.read(response)
@@ -139,8 +153,6 @@ class _Exchange:
     async def read(self, response: aiohttp.ClientResponse) -> str | None:
         if response.content_type == "application/json":
             return "not a stream"
-        if response.headers.get("Server") == "llama.cpp":
-            _use_once(response)
         answer, parser, content = self.answer, SseParser(), response.content
         while not (content.at_eof() or parser.overflowed or answer.is_done):
             data = await content.readany()
@@ -171,12 +183,6 @@ class _Exchange:
                 await response.content.read()
         except (TimeoutError, OSError, aiohttp.ClientError):
             response.close()  # the answer is complete all the same
-
-
-def _use_once(response: aiohttp.ClientResponse) -> None:
-    """llama.cpp promises keep-alive and hangs up after a stream: the next request would be lost."""
-    if response.connection is not None and response.connection.protocol is not None:
-        response.connection.protocol.force_close()
 
 
 def _no_connection(error: aiohttp.ClientConnectorError) -> str:
