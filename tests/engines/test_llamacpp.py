@@ -160,7 +160,7 @@ def test_a_wrong_draft_is_named(tiny: Serving, tmp_path: Path) -> None:
 def test_bench_and_compare(tiny: Serving, tmp_path: Path) -> None:
     """The commands a user types, against a real engine with and without speculation."""
     backend = backend_named("llamacpp")
-    load = ("--category", "extraction", "--concurrency", "2", "--max-tokens", "48", "--json")
+    load = ("--category", "chat", "--concurrency", "2", "--max-tokens", "16", "--json")
     drafting = Speculation(method="draft_model", draft=tiny.target, k=3)
     with (
         start(backend, tiny, OFF, log=tmp_path / "off.log") as off,

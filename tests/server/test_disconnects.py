@@ -47,7 +47,7 @@ LAST_STEP = Counter({"Generation": 16})  # may stay in hand while the engine sle
 def test_nothing_is_held_for_clients_that_left(tiny_folder: Path, clients: int, waves: int) -> None:
     server = Server(*server_options(str(tiny_folder), clients, threads=1), *ROOM)
     try:
-        report = asyncio.run(measure(server.address, clients, waves, moments_s=1.0))
+        report = asyncio.run(measure(server.address, clients, waves, moments_s=0.5))
     finally:
         code = server.end()
     first, last = report["waves"][0], report["waves"][-1]
