@@ -44,7 +44,7 @@ class Killable:
         return said
 
     def run_until(self, moment: Moment, later_s: float = 0.0) -> None:
-        """Kills the run, and nothing else, so many seconds after the moment."""
+        """Kills the run, and nothing else, so many seconds after the moment. Its engines end."""
         until = time.monotonic() + LIMIT_S
         with self._start() as process:
             while not self._is_at_work() or not moment(self.blocks()):
@@ -56,6 +56,7 @@ class Killable:
             process.kill()
             process.communicate()
         self._check_kept()
+        assert self.left() == []
 
     def entries(self) -> list[dict[str, Any]]:
         """Of the journal, without its header."""
@@ -88,12 +89,21 @@ class Killable:
         return len(self._processes()) > 1
 
     def _processes(self) -> list[str]:
-        mark, found = f"{_MARK}={self.folder}".encode(), []
+        found = []
         for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # ended meanwhile
-                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                if self._is_marked(entry) or self._writes_here(entry):
                     found.append((entry / "cmdline").read_text().replace("\0", " "))
         return [each for each in found if each]  # one that has ended has no command any more
+
+    def _is_marked(self, entry: Path) -> bool:
+        mark = f"{_MARK}={self.folder}".encode()
+        return mark in (entry / "environ").read_bytes().split(b"\0")
+
+    def _writes_here(self, entry: Path) -> bool:
+        """To a log: vLLM's processes give themselves titles, which overwrite the environment."""
+        places = (os.readlink(each) for each in (entry / "fd").iterdir())
+        return any(Path(each).is_relative_to(self.folder) for each in places)
 
     def _whole_lines(self) -> bytes:
         text = self.journal.read_bytes() if self.journal.exists() else b""
