@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outdraft.watch.advice import AdviceRules, AdviceState, Seen, advise, wanted_of
@@ -69,6 +69,7 @@ def test_unclear_moments_do_not_stop_a_change_and_a_clear_contradiction_does() -
     assert changes_of(follow([seen(1.5)] * 10 + silent)) == [(20.0, "KEEP")]
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 10_000), st.floats(0.0, 0.3), st.floats(0.01, 0.2), st.floats(0.9, 0.999))
 def test_it_never_flaps(seed: int, swing: float, half: float, stay: float) -> None:
     """Benefits that wander around break-even, slowly or quickly, with all kinds of answers."""
@@ -91,6 +92,7 @@ def test_it_never_flaps(seed: int, swing: float, half: float, stay: float) -> No
     assert all(after - before >= RULES.dwell_s for before, after in pairwise(times))
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 10_000))
 def test_a_planted_change_is_taken_up_within_a_quarter_more_than_the_dwell(seed: int) -> None:
     rng = random.Random(seed)

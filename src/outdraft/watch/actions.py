@@ -30,7 +30,13 @@ class DeedState(StrEnum):
     DONE = "done"  # it is not known yet whether it helped
     HELPED = "helped"
     FAILED = "failed"  # could not be done
-    TAKEN_BACK = "taken back"
+    TAKEN_BACK = "taken back"  # that is decided and being done
+    BACK = "back"  # all is as it was
+
+
+# Somebody has to do something; after a restart it is done once more.
+TO_DO = (DeedState.ASKED, DeedState.TAKEN_BACK)
+_OPEN = (*TO_DO, DeedState.DONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +114,7 @@ def next_deed(
     if advice.action is Action.KEEP:
         return None
     last = deeds.newest.get(advice.replica)
-    if last is not None and last.state in (DeedState.ASKED, DeedState.DONE):
+    if last is not None and last.state in _OPEN:
         return None  # first it is seen what that one did
     deed = Deed(
         advice.replica, advice.action, advice.k, advice.part, now,

@@ -14,7 +14,7 @@ from outdraft.watch.findings import Action, Advice, Benefit
 
 DWELL_S = 600.0
 FIRST_DWELL_S = 20.0
-_GRACE = 0.25  # of the dwell time may pass without a clear answer before a candidate is dropped
+_GRACE, _MISSED_LOOKS = 0.25, 2.5  # of the dwell time, and of the time between two looks
 _HOUR_S = 3600.0
 
 
@@ -54,6 +54,12 @@ class AdviceRules:
     dwell_s: float = DWELL_S
     first_dwell_s: float = FIRST_DWELL_S
     gpu_hour_cost: float | None = None
+    apart_s: float = 10.0  # between two looks, at most
+
+    @property
+    def grace_s(self) -> float:
+        """How long a candidate stays without a clear answer."""
+        return max(_GRACE * self.dwell_s, _MISSED_LOOKS * self.apart_s)
 
 
 def advise(
@@ -68,7 +74,7 @@ def advise(
         shown = _advice(wanted, seen, replica, standing.since, rules)
         return AdviceState(shown)
     first = rules.first_dwell_s if standing is None else rules.dwell_s
-    state = _with_candidate(state, wanted, now, _GRACE * first)
+    state = _with_candidate(state, wanted, now, rules.grace_s)
     if state.candidate is None or wanted is None or now - state.since < first:
         if standing is not None:
             standing = replace(standing, benefit=seen.benefit or standing.benefit)

@@ -1,0 +1,312 @@
+"""One look after the other: what servers did → benefits, alarms, advice, deeds, a snapshot.
+
+The clock, the readings and the doing are passed in, so that a replay runs as the real thing does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from outdraft.observe.reading import Growth, Reading
+from outdraft.watch.actions import TO_DO, Deed, DeedState, Speed, judged, next_deed
+from outdraft.watch.advice import AdviceRules, AdviceState, Seen, advise
+from outdraft.watch.alarms import Past, Rows, find_alarms, stand
+from outdraft.watch.alarms.robust import token_pace
+from outdraft.watch.benefit.costs import Costs
+from outdraft.watch.events import Events, Told
+from outdraft.watch.findings import FLEET, Action, Advice, Alarm, Notice
+from outdraft.watch.history import MINUTES_S, TENS_S, Histories, History
+from outdraft.watch.history_json import history_from_json, history_to_json
+from outdraft.watch.presence import Presence
+from outdraft.watch.scraper import Unreadable
+from outdraft.watch.snapshot import ReplicaState, ReplicaView, Snapshot, window_figures
+from outdraft.watch.state import (
+    ACTION,
+    ADVICE,
+    ALARM,
+    ALARM_ENDED,
+    REPLICA,
+    TAKEN_BACK,
+    WatchState,
+    load_histories,
+    load_state,
+    save_histories,
+    save_state,
+)
+from outdraft.watch.weighing import Worth, weigh
+
+_SPEED_S = 1800.0  # over which the speed before a deed is measured, at most
+_SPEED_MINUTES = 3  # at least, before and after
+_SETTLES_S = 60.0
+_SHOWN = 50  # notices in a snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRules:
+    interval_s: float = 5.0
+    window_s: float = 600.0
+    advice: AdviceRules = field(default_factory=AdviceRules)
+    acts: bool = False
+    most_deeds_per_hour: int = 6
+    weigh_every_s: float = 10.0  # at least, and half a second for each replica
+    save_every_s: float = 60.0
+    save_histories_every_s: float = 120.0
+
+
+class Watch:
+    def __init__(
+        self,
+        rules: WatchRules,
+        *,
+        now: float,
+        events: Path | None = None,
+        state: Path | None = None,
+        costs: Costs | None = None,
+    ) -> None:
+        """Goes on where an earlier one with the same files was ended."""
+        self.rules, self._costs, self._path = rules, costs, state
+        known = None if state is None else load_state(state)
+        self.state = known or WatchState(now, now)
+        self.events = Events(events, number=self.state.number)
+        for told in self.events.after(self.state.number) if known else ():
+            self.state = self.state.after(told)
+        if known is None:
+            self.state = replace(self.state, number=self.events.number)
+        self.histories = Histories(rules.interval_s)
+        if state is not None:
+            self.histories.restore(
+                {name: history_from_json(each) for name, each in load_histories(state).items()}
+            )
+        self._presence = Presence(self.histories, self.events.recent)
+        self._rows: dict[str, tuple[Rows, Rows]] = {}
+        self._worth: dict[str, Worth] = {}
+        self._weighed_at = self._saved_at = self._histories_saved_at = 0.0
+        self._alarms_at = 0.0
+        self._is_changed = False
+        self.told: list[Told] = []  # since somebody last took them away
+        self.wanted: list[Deed] = [  # to be done by somebody, who then calls `done`
+            deed for deed in self.state.deeds.newest.values() if deed.state in TO_DO
+        ]
+
+    def look(self, found: Mapping[str, Reading | Unreadable], now: float) -> Snapshot:
+        """`found`: of every replica that is watched now."""
+        self.histories.update(found, now)
+        for replica, text in self._presence.update(found, self.histories, now):
+            self._tell(Notice(now, REPLICA, replica, text))
+        present = {name: self.histories[name] for name in found if name in self.histories}
+        pause_s = max(self.rules.weigh_every_s, 0.5 * len(present))
+        is_due = now - self._weighed_at >= pause_s
+        if is_due:
+            self._worth = weigh(present, self.rules.window_s, now, self._costs)
+            self._weighed_at = now
+        self._find_alarms(present, now)
+        windows = {
+            name: window
+            for name, history in present.items()
+            if (window := history.window(self.rules.window_s, now)) is not None
+        }
+        if is_due:
+            rules = replace(self.rules.advice, apart_s=pause_s + self.rules.interval_s)
+            self._advise(present, windows, now, rules)
+            self._act(present, now)
+        self.state = replace(self.state, at=now)
+        self._save(now)
+        return self._snapshot(found, windows, now)
+
+    def done(self, deed: Deed, problem: str, now: float) -> None:
+        """A deed of `wanted` was done, or taken back, or that went wrong."""
+        if deed.state is DeedState.TAKEN_BACK:
+            state, words = DeedState.BACK, f"{deed.words} is taken back"
+        else:
+            state, words = DeedState.DONE, f"{deed.words} is done"
+        if problem:
+            state, words = DeedState.FAILED, f"{words.replace(' is ', ' could not be ')}: {problem}"
+        self._tell(Notice(now, ACTION, deed.replica, words, asdict(replace(deed, state=state))))
+
+    def delivered(self, number: int) -> None:
+        if number > self.state.delivered:
+            self.state = replace(self.state, delivered=number)
+
+    def close(self, now: float) -> None:
+        if self._path is not None:
+            save_state(self._path, self.state)
+            self._save_histories(now)
+        self.events.close()
+
+    def _find_alarms(self, present: Mapping[str, History], now: float) -> None:
+        """Once for every minute that ended."""
+        ends = [history.minutes[-1].end for history in present.values() if history.minutes]
+        if not ends or max(ends) <= self._alarms_at:
+            return
+        self._alarms_at = max(ends)
+        pasts = {name: self._past(name, history) for name, history in present.items()}
+        found = find_alarms(pasts, self._alarms_at)
+        self._rows = {name: self._rows[name] for name in present}
+        standings, raised, ended = stand(self.state.standings, found, now, present)
+        for alarm in raised:
+            self._tell(Notice(now, ALARM, alarm.replica, _words(alarm), asdict(alarm)))
+        for alarm in ended:
+            text = f"{alarm.kind} ended"
+            self._tell(Notice(now, ALARM_ENDED, alarm.replica, text, asdict(alarm)))
+        self.state = replace(self.state, standings=standings)
+
+    def _past(self, name: str, history: History) -> Past:
+        minutes, tens = self._rows.get(name) or (Rows.of(()), Rows.of(()))
+        minutes = minutes.extended(history.minutes, MINUTES_S)
+        tens = tens.extended(history.tens, TENS_S)
+        self._rows[name] = minutes, tens
+        advised = self.state.advice.get(name)
+        standing = None if advised is None else advised.standing
+        is_off = standing is not None and standing.action in (Action.TURN_OFF, Action.TURN_OFF_FOR)
+        model = None if history.last is None else history.last.model
+        return Past(minutes, tens, tuple(history.changes), model, is_off)
+
+    def _advise(
+        self,
+        present: Mapping[str, History],
+        windows: Mapping[str, Growth],
+        now: float,
+        rules: AdviceRules,
+    ) -> None:
+        advice = dict(self.state.advice)
+        for name, history in present.items():
+            if name in windows and history.last is not None:
+                seen = _seen(self._worth.get(name, Worth()), [windows[name]])
+                seen = replace(seen, speculates=history.last.speculates)
+                advice[name] = self._advised(name, seen, now, rules)
+        speculating = [
+            window for name, window in windows.items() if present[name].last and name in self._worth
+        ]
+        if len(present) > 1 and speculating:
+            seen = _seen(self._worth.get(FLEET, Worth()), speculating)
+            advice[FLEET] = self._advised(FLEET, seen, now, rules)
+        kept = {FLEET, *self.histories}
+        advice = {name: each for name, each in advice.items() if name in kept}
+        self.state = replace(self.state, advice=advice)
+
+    def _advised(self, name: str, seen: Seen, now: float, rules: AdviceRules) -> AdviceState:
+        before = self.state.advice.get(name, AdviceState())
+        after = advise(before, seen, now, name, rules)
+        old, new = before.standing, after.standing
+        if new is not None and (old is None or old.words != new.words):
+            text = f"{new.words}: {new.reason}"
+            self._tell(Notice(now, ADVICE, name, text, asdict(new)))
+        return after
+
+    def _act(self, present: Mapping[str, History], now: float) -> None:
+        if not self.rules.acts:
+            return
+        for name in present:
+            advised = self.state.advice.get(name)
+            deed = self.state.deeds.newest.get(name)
+            if deed is not None and deed.state is DeedState.DONE:
+                self._judge(deed, now)
+            elif advised is not None and advised.standing is not None:
+                self._decide(name, advised.standing, now)
+
+    def _decide(self, name: str, advice: Advice, now: float) -> None:
+        speed = self._speed(name, now - _SPEED_S, now)
+        if speed is None:
+            return  # nobody could say later whether it helped
+        most = self.rules.most_deeds_per_hour
+        deed = next_deed(self.state.deeds, advice, now, speed=speed, most_per_hour=most)
+        if deed is not None:
+            self._tell(Notice(now, ACTION, name, f"{deed.words}: {advice.reason}", asdict(deed)))
+            self.wanted.append(deed)
+
+    def _judge(self, deed: Deed, now: float) -> None:
+        speed = self._speed(deed.replica, deed.at + _SETTLES_S, now)
+        benefit = self._worth.get(deed.replica, Worth()).benefit
+        if benefit is not None and benefit.start < deed.at:
+            benefit = None  # of the time before
+        state, figures = judged(deed, speed, benefit, now, self.rules.advice.dwell_s)
+        if state is DeedState.HELPED:
+            deed = replace(deed, state=state)
+            text = f"{deed.words} helped: {figures}"
+            self._tell(Notice(now, ACTION, deed.replica, text, asdict(deed)))
+        elif state is DeedState.TAKEN_BACK:
+            deed = replace(deed, state=state)
+            text = f"{deed.words} did not help and is taken back: {figures}"
+            self._tell(Notice(now, TAKEN_BACK, deed.replica, text, asdict(deed)))
+            self.wanted.append(deed)
+
+    def _speed(self, name: str, start: float, end: float) -> Speed | None:
+        rows = self._rows[name][0].between(start, end) if name in self._rows else Rows.of(())
+        pace = token_pace(rows)
+        if pace is None or len(rows) < _SPEED_MINUTES:
+            return None
+        return Speed(pace.seconds, pace.error, pace.running)
+
+    def _tell(self, notice: Notice) -> None:
+        """On the disk first, then in the state."""
+        told = self.events.append(notice)
+        self.state = self.state.after(told)
+        self.told.append(told)
+        self._is_changed = True
+
+    def _save(self, now: float) -> None:
+        if self._path is None:
+            return
+        if self._is_changed or now - self._saved_at >= self.rules.save_every_s:
+            save_state(self._path, self.state)
+            self._saved_at, self._is_changed = now, False
+        if now - self._histories_saved_at >= self.rules.save_histories_every_s:
+            self._save_histories(now)
+
+    def _save_histories(self, now: float) -> None:
+        if self._path is not None:
+            written = {name: history_to_json(each) for name, each in self.histories.items()}
+            save_histories(self._path, written)
+            self._histories_saved_at = now
+
+    def _snapshot(
+        self,
+        found: Mapping[str, Reading | Unreadable],
+        windows: Mapping[str, Growth],
+        now: float,
+    ) -> Snapshot:
+        views = [
+            self._view(name, self._presence.states[name], windows.get(name))
+            for name in self._presence.states
+        ]
+        fleet = self._view(FLEET, ReplicaState.UP, Growth.together(windows.values()))
+        num_up = sum(isinstance(each, Reading) for each in found.values())
+        if not num_up:
+            fleet = replace(fleet, state=ReplicaState.DOWN if found else ReplicaState.NEW)
+        if len(found) == 1:
+            advice = views[0].advice
+            shared = None if advice is None else replace(advice, replica=FLEET)
+            fleet = replace(fleet, advice=shared)
+        notices = tuple(told.notice for told in self.events.recent[-_SHOWN:])
+        return Snapshot(now, self.state.since, self.rules.window_s, tuple(views), fleet, notices)
+
+    def _view(self, name: str, state: ReplicaState, window: Growth | None) -> ReplicaView:
+        last = self.histories[name].last if name in self.histories else None
+        worth = self._worth.get(name, Worth())
+        advised = self.state.advice.get(name)
+        return ReplicaView(
+            name,
+            state,
+            None if last is None else last.engine,
+            None if last is None else last.model,
+            None if last is None else last.version,
+            self._presence.reasons.get(name, ""),
+            None if last is None else last.speculates,
+            None if window is None else window_figures(window),
+            worth.benefit,
+            worth.parts,
+            self.state.standings.of(name),
+            None if advised is None else advised.standing,
+        )
+
+
+def _seen(worth: Worth, windows: Sequence[Growth]) -> Seen:
+    rates = [rate for each in windows if (rate := each.per_second("num_tokens")) is not None]
+    busy = sum(min(each.gauge("running_requests") or 0.0, 1.0) for each in windows)
+    return Seen(worth.benefit, worth.parts, worth.by_k, sum(rates) if rates else None, busy)
+
+
+def _words(alarm: Alarm) -> str:
+    return f"{alarm.kind}: {alarm.evidence}"

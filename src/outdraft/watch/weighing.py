@@ -1,0 +1,110 @@
+"""What speculation is worth to each replica, and to all of them together, from their histories.
+Pure: which stretch of time is asked about, and of which source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from outdraft.observe.counters import read_step_seconds
+from outdraft.observe.reading import Growth
+from outdraft.watch.benefit.canary import canary_by_load
+from outdraft.watch.benefit.choose import choose, every_benefit
+from outdraft.watch.benefit.control import control_by_load
+from outdraft.watch.benefit.costs import Costs, benefit_at_k
+from outdraft.watch.findings import FLEET, Benefit, Source
+from outdraft.watch.history import FINE_S, History
+
+Fleet = Mapping[str, Sequence[Growth]]
+
+# Where the window does not say it clearly, so many times as long is asked about.
+_LONGER = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    benefit: Benefit | None = None
+    parts: tuple[Benefit, ...] = ()  # by load
+    by_k: Mapping[int, Benefit] = field(default_factory=dict)
+
+
+def weigh(
+    histories: Mapping[str, History], window_s: float, now: float, costs: Costs | None
+) -> dict[str, Worth]:
+    """By replica that speculates, and of all of them."""
+    speculating, plain = _sides(histories)
+    if not speculating:
+        return {}
+    tables = {name: costs or costs_of(each) for name, each in speculating.items()}
+    found = {
+        name: _worth({name: history}, plain, window_s, now, tables[name])
+        for name, history in speculating.items()
+    }
+    if len(speculating) == 1:
+        return {**found, FLEET: next(iter(found.values()))}
+    of_all = costs or next((table for table in tables.values() if table is not None), None)
+    return {**found, FLEET: _worth(speculating, plain, window_s, now, of_all)}
+
+
+def costs_of(history: History) -> Costs | None:
+    """From the steps that our own server measured when it started."""
+    last = history.last
+    if last is None or last.engine != "outdraft":
+        return None
+    return Costs.from_steps(read_step_seconds(last.page))
+
+
+def _sides(
+    histories: Mapping[str, History],
+) -> tuple[dict[str, History], dict[str, History]]:
+    speculating: dict[str, History] = {}
+    plain: dict[str, History] = {}
+    for name, history in histories.items():
+        if history.last is not None:
+            (speculating if history.last.speculates else plain)[name] = history
+    return speculating, plain
+
+
+def _worth(
+    speculating: Mapping[str, History],
+    plain: Mapping[str, History],
+    window_s: float,
+    now: float,
+    costs: Costs | None,
+) -> Worth:
+    """Of the window, or of longer where only that is clear."""
+    newest = _of_stretch(speculating, plain, now - window_s, costs)
+    if newest.benefit is None or newest.benefit.is_gain or newest.benefit.is_loss:
+        return newest
+    longer = _of_stretch(speculating, plain, now - _LONGER * window_s, costs)
+    is_clear = longer.benefit is not None and (longer.benefit.is_gain or longer.benefit.is_loss)
+    return longer if is_clear else newest
+
+
+def _of_stretch(
+    speculating: Mapping[str, History],
+    plain: Mapping[str, History],
+    since: float,
+    costs: Costs | None,
+) -> Worth:
+    own, others = _stretches(speculating, since), _stretches(plain, since)
+    benefit = choose(every_benefit(own, others, costs))
+    by_load: Mapping[Source, Callable[[], tuple[Benefit, ...]]] = {
+        Source.CONTROL: lambda: control_by_load(own, others),
+        Source.CANARY: lambda: canary_by_load(own),
+        Source.COSTS: tuple,
+    }
+    parts = () if benefit is None else by_load[benefit.source]()
+    return Worth(benefit, parts, {} if costs is None else benefit_at_k(costs, own))
+
+
+def _stretches(histories: Mapping[str, History], since: float) -> Fleet:
+    """Each look of the last minutes, or minutes where it is about longer."""
+    found: dict[str, list[Growth]] = {}
+    for name, history in histories.items():
+        is_fine = bool(history.fine) and since >= history.fine[-1].end - FINE_S - 1
+        kept = history.fine if is_fine else history.minutes
+        rows = [each for each in kept if (each.start + each.end) / 2 >= since]
+        if rows:
+            found[name] = rows
+    return found
