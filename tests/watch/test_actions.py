@@ -46,7 +46,10 @@ def test_an_advice_is_followed_once() -> None:
 def test_what_was_taken_back_is_not_done_again_for_a_day() -> None:
     deed = deed_of(Deeds(), advice(), 1.0)
     assert deed is not None
-    deeds = Deeds().with_deed(deed).ended(replace(deed, state=DeedState.TAKEN_BACK), 700.0)
+    taken_back = replace(deed, state=DeedState.TAKEN_BACK)
+    deeds = Deeds().with_deed(deed).ended(taken_back, 700.0)
+    assert deed_of(deeds, advice(Action.LOWER_K, k=1), 800.0) is None  # it is still being done
+    deeds = deeds.with_deed(replace(deed, state=DeedState.BACK))
     assert deed_of(deeds, advice(), 80_000.0) is None
     assert deed_of(deeds, advice(), 700.0 + 24 * 3600) is not None
     assert deed_of(deeds, advice(Action.LOWER_K, k=1), 800.0) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,7 +153,7 @@ def test_nothing_proposed_is_no_alarm_where_it_was_turned_off_on_purpose() -> No
     assert snapshot.alarms == ()
     texts = [each.notice.text for each in watch.told if each.notice.kind == "action"]
     assert texts[1] == "TURN OFF is done"
-    assert texts[2].startswith("TURN OFF helped: 30")
+    assert re.fullmatch(r"TURN OFF helped: (29|30)\S* ms per token after (49|50)\S*", texts[2])
     assert len(texts) == 3
 
 
