@@ -3,7 +3,7 @@ Pure: which stretch of time is asked about, and of which source."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from outdraft.observe.counters import read_step_seconds
@@ -13,12 +13,13 @@ from outdraft.watch.benefit.choose import choose, every_benefit
 from outdraft.watch.benefit.control import control_by_load
 from outdraft.watch.benefit.costs import Costs, benefit_at_k
 from outdraft.watch.findings import FLEET, Benefit, Source
-from outdraft.watch.history import FINE_S, History
+from outdraft.watch.history import History
 
 Fleet = Mapping[str, Sequence[Growth]]
 
 # Where the window does not say it clearly, so many times as long is asked about.
 _LONGER = 6.0
+_MANY_MINUTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +100,17 @@ def _of_stretch(
 
 
 def _stretches(histories: Mapping[str, History], since: float) -> Fleet:
-    """Each look of the last minutes, or minutes where it is about longer."""
+    """Minutes where there are enough of them, else every look: finer ones cost more and say no
+    more."""
     found: dict[str, list[Growth]] = {}
     for name, history in histories.items():
-        is_fine = bool(history.fine) and since >= history.fine[-1].end - FINE_S - 1
-        kept = history.fine if is_fine else history.minutes
-        rows = [each for each in kept if (each.start + each.end) / 2 >= since]
+        rows = _within(history.minutes, since)
+        if len(rows) < _MANY_MINUTES:
+            rows = _within(history.fine, since) or rows
         if rows:
             found[name] = rows
     return found
+
+
+def _within(kept: Iterable[Growth], since: float) -> list[Growth]:
+    return [each for each in kept if (each.start + each.end) / 2 >= since]
