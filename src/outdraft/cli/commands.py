@@ -17,6 +17,7 @@ from outdraft.measure.options import BENCH_OPTIONS, CLIENT_OPTIONS, COMPARE_OPTI
 from outdraft.options import Option
 from outdraft.server.options import SERVER_OPTIONS
 from outdraft.tune.options import OPTIONS as SEARCH_OPTIONS
+from outdraft.watch.options import ACTING_OPTIONS, SHOWING_OPTIONS, WATCHED_OPTIONS
 from outdraft.workload.options import ARRIVAL_OPTIONS, LOAD_OPTIONS
 
 GROUPS: dict[str, dict[str, tuple[Option, ...]]] = {
@@ -46,6 +47,11 @@ GROUPS: dict[str, dict[str, tuple[Option, ...]]] = {
         "comparison": COMPARE_OPTIONS,
     },
     "tune": {"search": SEARCH_OPTIONS, "files": own.TUNE_OPTIONS},
+    "watch": {
+        "what is watched": WATCHED_OPTIONS,
+        "what happens then": ACTING_OPTIONS,
+        "what is shown": SHOWING_OPTIONS,
+    },
     "report": {"report": own.REPORT_OPTIONS},
     "emit": {"what to write": EMIT_OPTIONS, "what is served": SERVING_OPTIONS},
     "plan": {

@@ -36,6 +36,8 @@ ACTING_OPTIONS = (
            "configuration for others", bool),
     Option("--act-command", "run this when a configuration was written; the words {config} and "
            "{replica} are filled in", metavar="COMMAND"),
+    Option("--act-dir", "folder for the configurations that --act writes", default="watch-out",
+           metavar="DIR"),
     replace(shared.ADMIN_KEY, help="of our servers' admin endpoint, for --act (default: "
             "$OUTDRAFT_ADMIN_KEY)"),
     Option("--state", "keep what a restart must not lose in this file", metavar="FILE"),

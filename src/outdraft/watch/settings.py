@@ -30,6 +30,7 @@ class WatchSettings:
     webhook: str | None = field(repr=False)
     acts: bool
     act_command: tuple[str, ...]  # (): none
+    act_dir: Path
     state: Path | None
     listen: tuple[str, int] | None
     has_page: bool
@@ -72,6 +73,7 @@ class WatchSettings:
             webhook=args.webhook,
             acts=args.act,
             act_command=_words(args.act_command),
+            act_dir=Path(args.act_dir),
             state=_path(args.state),
             listen=_listen(args.listen, DEFAULT_LISTEN if args.ui else None),
             has_page=args.ui,

@@ -1,0 +1,160 @@
+"""A whole watch: looks again and again, shows what it sees, tells others, does what is advised."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import aiohttp
+
+from outdraft.errors import BackendError
+from outdraft.observe.fetch import open_session
+from outdraft.watch.acting import Acting
+from outdraft.watch.actions import Deed, DeedState
+from outdraft.watch.advice import AdviceRules
+from outdraft.watch.baseline import read_baseline
+from outdraft.watch.prometheus import PrometheusSource
+from outdraft.watch.settings import WatchSettings
+from outdraft.watch.snapshot import ReplicaState, Snapshot
+from outdraft.watch.sources import Readings, Say, Scraped, Servers
+from outdraft.watch.watch import Watch, WatchRules
+from outdraft.watch.webhook import Webhook
+
+_LAST_POSTS_S = 5.0  # for what the webhook has not taken yet, at the end
+
+Show = Callable[[Snapshot], None]
+
+
+class Running:
+    def __init__(
+        self, watch: Watch, readings: Readings, webhook: Webhook | None, acting: Acting, say: Say
+    ) -> None:
+        self._watch, self._readings, self._webhook = watch, readings, webhook
+        self._acting, self._say = acting, say
+        self._doing: set[asyncio.Task[None]] = set()
+
+    async def look(self) -> Snapshot:
+        found = await self._readings.look(time.time())
+        snapshot = self._watch.look(found, time.time())
+        self._tell()
+        while self._watch.wanted:
+            task = asyncio.create_task(self._do(self._watch.wanted.pop(0)))
+            self._doing.add(task)
+            task.add_done_callback(self._doing.discard)
+        return snapshot
+
+    async def end(self) -> None:
+        """What is being done is waited for; what cannot be posted now is posted after a restart."""
+        await asyncio.gather(*self._doing)
+        self._tell()
+        if self._webhook is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_POSTS_S):
+                    while self._webhook.num_waiting:
+                        await asyncio.sleep(0.05)
+            self._watch.delivered(self._webhook.delivered)
+
+    def _tell(self) -> None:
+        told, self._watch.told = self._watch.told, []
+        if self._webhook is not None:
+            for each in told:
+                self._webhook.post(each)
+            self._watch.delivered(self._webhook.delivered)
+
+    async def _do(self, deed: Deed) -> None:
+        url = self._readings.url(deed.replica) or ""
+        last = self._watch.histories[deed.replica].last
+        engine = None if last is None else last.engine
+        if deed.state is DeedState.TAKEN_BACK:
+            if problem := await self._acting.undo(deed, engine, url):
+                self._say(f"{deed.replica}: {deed.words} could not be taken back: {problem}")
+            return
+        problem = await self._acting.do(deed, engine, url)
+        self._watch.done(deed, problem, time.time())
+
+
+async def run_watch(
+    settings: WatchSettings, show: Show, say: Say, stopped: asyncio.Event
+) -> Snapshot | None:
+    """The last snapshot. `say` is told one-line problems; it ends by `--for` or when `stopped`."""
+    async with open_session() as session, _running(settings, session, say) as running:
+        start, number, snapshot = time.monotonic(), 0, None
+        while True:
+            snapshot = await running.look()
+            show(snapshot)
+            passed_s = time.monotonic() - start
+            if stopped.is_set() or (settings.for_s is not None and passed_s >= settings.for_s):
+                break
+            number = max(number + 1, int(passed_s / settings.interval_s))  # late looks are left out
+            due_s = number * settings.interval_s
+            if settings.for_s is not None:
+                due_s = min(due_s, settings.for_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(due_s - passed_s, 0)):
+                    await stopped.wait()
+        return snapshot
+
+
+@asynccontextmanager
+async def _running(
+    settings: WatchSettings, session: aiohttp.ClientSession, say: Say
+) -> AsyncIterator[Running]:
+    baseline = await asyncio.to_thread(read_baseline, settings.baseline)
+    now = time.time()
+    readings: Servers | Scraped = _readings(settings, session, say)
+    if isinstance(readings, Scraped):
+        await readings.start(now)
+    rules = WatchRules(
+        interval_s=readings.interval_s,
+        window_s=settings.window_s,
+        advice=AdviceRules(gpu_hour_cost=settings.gpu_hour_cost),
+        acts=settings.acts,
+    )
+    had_state = settings.state is not None and settings.state.exists()
+    watch = Watch(
+        rules, now=now, events=settings.events, state=settings.state, costs=baseline.costs
+    )
+    webhook = None
+    if settings.webhook is not None:
+        webhook = Webhook(settings.webhook, settings.webhook_secret)
+        webhook.delivered = watch.state.delivered
+        for told in watch.events.after(watch.state.delivered) if had_state else ():
+            webhook.post(told)
+    posting = None if webhook is None else asyncio.create_task(webhook.run())
+    acting = Acting(
+        settings.act_dir, session, settings.admin_key, settings.act_command, baseline.known
+    )
+    try:
+        if isinstance(readings, Scraped):
+            await readings.remember(watch, settings.since_s, now)
+        running = Running(watch, readings, webhook, acting, say)
+        yield running
+        await running.end()
+    finally:
+        if posting is not None:
+            posting.cancel()
+            with suppress(asyncio.CancelledError):
+                await posting
+        watch.close(time.time())
+
+
+def _readings(
+    settings: WatchSettings, session: aiohttp.ClientSession, say: Say
+) -> Servers | Scraped:
+    if settings.prometheus is None:
+        return Servers(session, settings, say)
+    source = PrometheusSource(
+        session, settings.prometheus, api_key=settings.api_key, interval_s=settings.interval_s
+    )
+    return Scraped(source, say)
+
+
+def check_that_somebody_answered(snapshot: Snapshot) -> None:
+    """BackendError where no replica ever did."""
+    if any(view.window is not None or view.state is ReplicaState.UP for view in snapshot.replicas):
+        return
+    reasons = [f"{view.name}: {view.reason}" for view in snapshot.replicas if view.reason]
+    why = f" ({reasons[0]})" if reasons else ""
+    raise BackendError(f"no server answered{why}; check the addresses, and --api-key")
