@@ -1,4 +1,7 @@
-"""docs/watching.md says what the code says, and what it tells people to type can be typed."""
+"""docs/watching.md says what the code says, and what it tells people to type can be typed.
+
+`python -m tests.watch.test_docs` writes the table of alarms anew.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ from outdraft.watch.findings import Action, Source
 from outdraft.watch.settings import WatchSettings
 from outdraft.watch.words import SOURCES, ago
 
-TEXT = (Path(__file__).parent.parent.parent / "docs" / "watching.md").read_text()
+FILE = Path(__file__).parent.parent.parent / "docs" / "watching.md"
+TEXT = FILE.read_text()
+START, END = "<!-- alarms -->\n", "\n<!-- end of alarms -->"
 
 
 def alarm_table() -> str:
@@ -28,8 +33,7 @@ def alarm_table() -> str:
 
 
 def test_alarms_are_those_of_the_code() -> None:
-    written = TEXT.partition("<!-- alarms -->\n")[2].partition("\n<!-- end of alarms -->")[0]
-    assert written == alarm_table()
+    assert TEXT.partition(START)[2].partition(END)[0] == alarm_table()
 
 
 def commands(name: str) -> list[str]:
@@ -71,3 +75,8 @@ def test_every_option_is_named() -> None:
         if option.flag.startswith("--") and option.flag not in TEXT
     ]
     assert left == ["--interval"]
+
+
+if __name__ == "__main__":
+    before, after = TEXT.split(START)[0], TEXT.split(END)[1]
+    FILE.write_text(f"{before}{START}{alarm_table()}{END}{after}")

@@ -96,5 +96,18 @@ def test_keep_without_alarms_is_calm() -> None:
 
 def test_text_in_backticks_is_code() -> None:
     now = sample_snapshot()
-    early: Snapshot = replace(now, fleet=replace(now.fleet, advice=None), replicas=())
-    assert "<code>outdraft tune</code>" in watch_page(early, Trail(), 5)
+    unknown: Snapshot = replace(
+        now, fleet=replace(now.fleet, advice=None, benefit=None), replicas=()
+    )
+    assert "<code>outdraft tune</code>" in watch_page(unknown, Trail(), 5)
+
+
+def test_without_advice_it_says_why() -> None:
+    now = sample_snapshot()
+    unclear = replace(now.fleet, advice=None)
+    assert '<h1 id="advice-title">Not clear yet' in watch_page(
+        replace(now, fleet=unclear), Trail(), 5
+    )
+    assert "Nothing to compare with" in watch_page(
+        replace(now, fleet=replace(unclear, benefit=None)), Trail(), 5
+    )

@@ -46,7 +46,7 @@ def test_what_is_lost() -> None:
 
 def test_what_is_said_of_a_replica() -> None:
     up = ReplicaView("a", ReplicaState.UP, speculates=True)
-    assert advice_words(up) == "too early to say"
+    assert advice_words(up) == "not clear yet"
     assert advice_words(replace(up, speculates=False)) == "plain"
     assert advice_words(replace(up, advice=OFF)) == "TURN OFF"
     assert advice_words(replace(up, state=ReplicaState.DOWN)) == "no answer"

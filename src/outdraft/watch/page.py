@@ -87,7 +87,8 @@ def _section(key: str, body: Markup) -> Markup:
 
 def _card(snapshot: Snapshot) -> Markup:
     fleet, advice = snapshot.fleet, snapshot.fleet.advice
-    texts = _TEXTS["early" if advice is None else str(advice.action)]
+    unsure = "unknown" if fleet.benefit is None else "unclear"
+    texts = _TEXTS[unsure if advice is None else str(advice.action)]
     since = "" if advice is None else f" For {ago(snapshot.at - advice.since)}."
     reason = "Nothing is advised yet." if advice is None else f"{_sentence(advice.reason)}{since}"
     tiles = [

@@ -22,6 +22,7 @@ from outdraft.watch.sources import Readings, Say, Scraped, Servers
 from outdraft.watch.watch import Watch, WatchRules
 from outdraft.watch.webhook import Webhook
 
+OURS = "outdraft"  # the engine whose servers are told what to do over HTTP
 _LAST_POSTS_S = 5.0  # for what the webhook has not taken yet, at the end
 
 Show = Callable[[Snapshot], None]
@@ -29,10 +30,10 @@ Show = Callable[[Snapshot], None]
 
 class Running:
     def __init__(
-        self, watch: Watch, readings: Readings, webhook: Webhook | None, acting: Acting, say: Say
+        self, watch: Watch, readings: Readings, webhook: Webhook | None, acting: Acting
     ) -> None:
-        self._watch, self._readings, self._webhook = watch, readings, webhook
-        self._acting, self._say = acting, say
+        self._watch, self._readings = watch, readings
+        self._webhook, self._acting = webhook, acting
         self._doing: set[asyncio.Task[None]] = set()
 
     async def look(self) -> Snapshot:
@@ -64,14 +65,16 @@ class Running:
             self._watch.delivered(self._webhook.delivered)
 
     async def _do(self, deed: Deed) -> None:
-        url = self._readings.url(deed.replica) or ""
-        last = self._watch.histories[deed.replica].last
-        engine = None if last is None else last.engine
-        if deed.state is DeedState.TAKEN_BACK:
-            if problem := await self._acting.undo(deed, engine, url):
-                self._say(f"{deed.replica}: {deed.words} could not be taken back: {problem}")
-            return
-        problem = await self._acting.do(deed, engine, url)
+        """Once more, where an earlier watch was ended before it was done."""
+        histories = self._watch.histories
+        last = histories[deed.replica].last if deed.replica in histories else None
+        engine, url = None if last is None else last.engine, self._readings.url(deed.replica)
+        if url is None and engine == OURS:
+            problem = "its address is not known; give its URL, not --prometheus"
+        elif deed.state is DeedState.TAKEN_BACK:
+            problem = await self._acting.undo(deed, engine, url or "")
+        else:
+            problem = await self._acting.do(deed, engine, url or "")
         self._watch.done(deed, problem, time.time())
 
 
@@ -129,7 +132,7 @@ async def _running(
     try:
         if isinstance(readings, Scraped):
             await readings.remember(watch, settings.since_s, now)
-        running = Running(watch, readings, webhook, acting, say)
+        running = Running(watch, readings, webhook, acting)
         yield running
         await running.end()
     finally:

@@ -12,7 +12,7 @@ from outdraft.watch.snapshot import ReplicaState, ReplicaView, Snapshot
 SOURCES = {
     Source.CONTROL: "by plain replicas",
     Source.CANARY: "by canary slices",
-    Source.COSTS: "by costs of tune",
+    Source.COSTS: "by step costs",
 }
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -81,7 +81,7 @@ def advice_words(view: ReplicaView) -> str:
         return "no answer"
     if view.state is not ReplicaState.UP:
         return str(view.state)
-    return "plain" if view.speculates is False else "too early to say"
+    return "plain" if view.speculates is False else "not clear yet"
 
 
 def is_calm(view: ReplicaView) -> bool:

@@ -1,0 +1,171 @@
+"""A whole watch in real time: servers, a receiver of its posts, an admin endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from outdraft.errors import BackendError
+from outdraft.observe.fetch import open_session
+from outdraft.observe.reading import Reading
+from outdraft.testing.fake_server import fake_server, refusing_url
+from outdraft.watch.acting import Acting
+from outdraft.watch.actions import Deed, DeedState
+from outdraft.watch.findings import Action, Notice
+from outdraft.watch.run import Running, check_that_somebody_answered, run_watch
+from outdraft.watch.snapshot import Snapshot
+from outdraft.watch.sources import Looks
+from outdraft.watch.watch import Watch, WatchRules
+from outdraft.watch.webhook import SIGNATURE
+from tests.watch.test_sources import settings_of
+
+QUICK = ("--interval", "200ms", "--window", "10s")
+
+
+@dataclass
+class Heard:
+    """What was posted to it."""
+
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    status: int = 200
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        app = web.Application()
+        app.router.add_post("/{path:.*}", self._hear)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        try:
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        finally:
+            await runner.cleanup()
+
+    async def _hear(self, request: web.Request) -> web.Response:
+        self.bodies.append(await request.json())
+        self.headers.append(dict(request.headers))
+        return web.json_response({}, status=self.status)
+
+
+def watched(*words: str, stop_after: int | None = None) -> tuple[Snapshot, list[Snapshot]]:
+    """The last snapshot, and all of them."""
+    seen: list[Snapshot] = []
+
+    async def work() -> Snapshot | None:
+        stopped = asyncio.Event()
+
+        def show(snapshot: Snapshot) -> None:
+            seen.append(snapshot)
+            if len(seen) == stop_after:
+                stopped.set()
+
+        return await run_watch(settings_of(*words), show, pytest.fail, stopped)
+
+    last = asyncio.run(work())
+    assert last is not None
+    return last, seen
+
+
+def test_it_looks_so_long_and_the_last_look_is_at_the_end() -> None:
+    start = time.monotonic()
+    with fake_server() as url:
+        last, seen = watched(url, *QUICK, "--for", "1s")
+    assert time.monotonic() - start >= 1.0
+    assert 3 <= len(seen) <= 6
+    assert seen[-1] is last
+    check_that_somebody_answered(last)
+
+
+def test_it_ends_when_it_is_stopped() -> None:
+    with fake_server() as url:
+        _, seen = watched(url, *QUICK, stop_after=2)
+    assert len(seen) == 2
+
+
+def test_nobody_answered() -> None:
+    url = refusing_url()
+    last, _ = watched(url, *QUICK, "--for", "500ms")
+    with pytest.raises(BackendError, match=r"no server answered \(127\.0\.0\.1:\d+: "):
+        check_that_somebody_answered(last)
+
+
+def test_what_happens_is_posted_and_kept(tmp_path: Path) -> None:
+    """Also what an earlier watch could not post any more."""
+    heard, state, events = Heard(), tmp_path / "state.json", tmp_path / "events.jsonl"
+    files = ("--state", str(state), "--events", str(events))
+    earlier = Watch(WatchRules(), now=time.time(), events=events, state=state)
+    earlier._tell(Notice(time.time(), "replica", "a", "was restarted"))
+    earlier.close(time.time())
+
+    async def work(url: str) -> None:
+        async with heard.listening() as hook:
+            words = (url, *QUICK, *files, "--webhook", hook, "--webhook-secret", "s", "--for", "1s")
+            await run_watch(settings_of(*words), lambda _: None, pytest.fail, asyncio.Event())
+
+    with fake_server() as url:
+        asyncio.run(work(url))
+    assert [body["text"] for body in heard.bodies] == ["was restarted"]
+    assert heard.headers[0][SIGNATURE].startswith("sha256=")
+    assert json.loads(state.read_text())["delivered"] == 1
+
+
+class OneServer:
+    """Readings of a server of ours, whose admin endpoint is at `address`."""
+
+    interval_s = 0.2
+
+    def __init__(self, address: str | None) -> None:
+        self.address = address
+
+    async def look(self, now: float) -> Looks:
+        return {"a": Reading(now, "outdraft", {"num_tokens": now}, {})}
+
+    def url(self, replica: str) -> str | None:
+        return self.address
+
+
+def done(deed: Deed, address: str | None, heard: Heard, folder: Path) -> list[Notice]:
+    """What is told when the deed was wanted."""
+    watch = Watch(WatchRules(interval_s=0.2, acts=True), now=time.time())
+
+    async def work() -> None:
+        async with heard.listening() as url, open_session() as session:
+            acting = Acting(folder, session, "key")
+            readings = OneServer(None if address is None else url)
+            running = Running(watch, readings, None, acting)
+            await running.look()
+            watch.wanted.append(deed)
+            await running.look()
+            await running.end()
+
+    asyncio.run(work())
+    return [told.notice for told in watch.events.recent if told.notice.kind == "action"]
+
+
+def test_a_deed_is_done_and_one_that_did_not_help_is_taken_back(tmp_path: Path) -> None:
+    heard, deed = Heard(), Deed("a", Action.LOWER_K, 2, "", time.time())
+    assert [each.text for each in done(deed, "", heard, tmp_path)] == ["LOWER K TO 2 is done"]
+    back = replace(deed, state=DeedState.TAKEN_BACK)
+    assert [each.text for each in done(back, "", heard, tmp_path)] == [
+        "LOWER K TO 2 is taken back"
+    ]  # fmt: skip
+    assert heard.bodies == [{"max_k": 2}, {"max_k": None}]
+    assert {each["Authorization"] for each in heard.headers} == {"Bearer key"}
+
+
+def test_a_deed_that_cannot_be_done_is_said(tmp_path: Path) -> None:
+    deed = Deed("a", Action.TURN_OFF, None, "", time.time())
+    [refused] = done(deed, "", Heard(status=401), tmp_path)
+    assert refused.text == "TURN OFF could not be done: http 401"
+    [unknown] = done(deed, None, Heard(), tmp_path)
+    assert "its address is not known" in unknown.text
