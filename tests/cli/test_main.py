@@ -44,6 +44,11 @@ FLAGS = {
         dtype engine-flags gpu json k margin max-model-len max-num-seqs max-tokens methods
         objective out prompts rate seed slo target temperature tensor-parallel-size threads
     """,
+    "watch": """
+        act act-command act-dir admin-key api-key baseline config dns events for
+        gpu-hour-cost interval json listen prometheus since state targets ui webhook
+        webhook-secret window write-boards
+    """,
     "report": """
         json out
     """,
