@@ -355,19 +355,28 @@ def test_a_text_that_ends_among_its_drafts_shares_only_what_it_has(
     assert len(engine.pool._block_of) == 3
 
 
+CROWD = [list(range(3 + i, 60 + 3 * i)) for i in range(5)]
+LONG = SamplingParams(temperature=0.8, seed=2, max_tokens=90, ignore_eos=True)
+
+
+@pytest.fixture(scope="module")
+def roomy(make: Make) -> list[list[int]]:
+    """What each of them gets alone."""
+    return [each.tokens for each in make(max_num_seqs=1).generate(CROWD, LONG)]
+
+
 @pytest.mark.parametrize("room", [256, 320, 448])  # tokens the cache holds
-def test_preemption_does_not_change_a_text(make: Make, drafted: Speculation, room: int) -> None:
-    prompts = [list(range(3 + i, 60 + 3 * i)) for i in range(5)]
-    params = SamplingParams(temperature=0.8, seed=2, max_tokens=90, ignore_eos=True)
-    roomy = [g.tokens for g in make(max_num_seqs=1).generate(prompts, params)]
+def test_preemption_does_not_change_a_text(
+    make: Make, drafted: Speculation, roomy: list[list[int]], room: int
+) -> None:
     for speculation in (OFF, NGRAM, drafted):
         engine = make(speculation, kv_cache_bytes=room * TOKEN_BYTES)
         assert engine.pool.num_blocks == room // BLOCK_SIZE
-        generations = engine.generate(prompts, params)
+        generations = engine.generate(CROWD, LONG)
         assert [g.tokens for g in generations] == roomy
         assert engine.scheduler.num_preemptions == sum(g.num_preemptions for g in generations) > 0
         # Found and looked for when they first came; who comes back finds its own.
-        assert engine.scheduler.prefix_hits == (0, sum(map(len, prompts)))
+        assert engine.scheduler.prefix_hits == (0, sum(map(len, CROWD)))
         assert all(g.num_cached_tokens <= g.num_prompt_tokens for g in generations)
         engine.pool.check([])
 
