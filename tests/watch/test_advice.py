@@ -152,3 +152,31 @@ def test_what_not_following_it_costs() -> None:
 def test_advice_that_was_followed_stays() -> None:
     states = follow([seen(0.8)] * 10 + [seen(None, speculates=False)] * 500)
     assert changes_of(states) == [(20.0, "TURN OFF")]
+
+
+def test_what_stands_without_evidence_costs_nothing_and_says_that_it_is_not_clear() -> None:
+    states = follow([seen(1.76)] * 10 + [seen(1.0, tokens_per_s=5.0)] * 50)
+    standing = states[-1].standing
+    assert standing is not None
+    assert standing.action is Action.KEEP
+    assert "not clear now (1.00 times" in standing.reason
+    assert standing.lost_tokens_per_hour is None
+    assert standing.lost_money_per_hour is None
+    silent = follow([seen(None)], states[-1], begin=400.0)[-1].standing
+    assert silent is not None
+    assert silent.benefit is None
+
+
+def test_turning_off_for_a_part_costs_what_the_part_has() -> None:
+    parts = (
+        replace(benefit(0.5, part="9-16 at a time"), share=0.02),
+        replace(benefit(1.5, part="1 at a time"), share=0.98),
+    )
+    standing = follow([seen(1.4, parts=parts)] * 10)[-1].standing
+    assert standing is not None
+    assert standing.words == "TURN OFF FOR 9-16 at a time"
+    assert standing.lost_tokens_per_hour == pytest.approx(3600 * 100 * 0.02)
+    unknown = tuple(replace(each, share=None) for each in parts)
+    standing = follow([seen(1.4, parts=unknown)] * 10)[-1].standing
+    assert standing is not None
+    assert standing.lost_tokens_per_hour is None

@@ -7,7 +7,7 @@ state after.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from outdraft.watch.findings import Action, Advice, Benefit
@@ -38,7 +38,9 @@ class Wanted:
     reason: str
     k: int | None = None
     part: str = ""
-    gain: float = 1.0  # speed if it is followed over speed if not
+    # Speed if it is followed over speed if not; None: how much of the traffic it is about is not
+    # known.
+    gain: float | None = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +78,7 @@ def advise(
     first = rules.first_dwell_s if standing is None else rules.dwell_s
     state = _with_candidate(state, wanted, now, rules.grace_s)
     if state.candidate is None or wanted is None or now - state.since < first:
-        if standing is not None:
-            standing = replace(standing, benefit=seen.benefit or standing.benefit)
-        return replace(state, standing=standing)
+        return replace(state, standing=standing and _unclear(standing, seen))
     return AdviceState(_advice(wanted, seen, replica, now, rules))
 
 
@@ -93,7 +93,8 @@ def wanted_of(seen: Seen, standing: Advice | None = None) -> Wanted | None:
         if standing and standing.part and standing.part in {part.part for part in losing}:
             parts = standing.part  # another part that comes and goes is no new advice
         reason = f"{worst.part}: {_times(worst)}; elsewhere it pays"
-        return Wanted(Action.TURN_OFF_FOR, reason, part=parts, gain=1 / worst.estimate)
+        meant = [part for part in losing if part.part in parts.split(", ")]
+        return Wanted(Action.TURN_OFF_FOR, reason, part=parts, gain=_gain_of_parts(meant))
     if benefit is None or benefit.low is None or benefit.high is None:
         return None
     shorter = _shorter(seen, standing)
@@ -107,6 +108,30 @@ def wanted_of(seen: Seen, standing: Advice | None = None) -> Wanted | None:
     if benefit.is_gain:
         return Wanted(Action.KEEP, _times(benefit), gain=benefit.estimate)
     return None
+
+
+def _gain_of_parts(parts: Sequence[Benefit]) -> float | None:
+    """Of all the traffic, when these parts of it are written without speculation."""
+    gain = 1.0
+    for part in parts:
+        if part.share is None:
+            return None
+        gain += part.share * (1 / part.estimate - 1)
+    return gain
+
+
+def _unclear(standing: Advice, seen: Seen) -> Advice:
+    """What stands, while nothing says it anew: with the benefit of now, and no costs of then."""
+    now = "nothing" if seen.benefit is None else _times(seen.benefit)
+    reason = f"not clear now ({now}); it stands since it was"
+    return replace(
+        standing,
+        reason=reason,
+        benefit=seen.benefit,
+        lost_tokens_per_hour=None,
+        lost_gpu_seconds_per_hour=None,
+        lost_money_per_hour=None,
+    )
 
 
 def _shorter(seen: Seen, standing: Advice | None) -> tuple[int, float] | None:
@@ -150,7 +175,7 @@ def _with_candidate(
 
 def _advice(wanted: Wanted, seen: Seen, replica: str, since: float, rules: AdviceRules) -> Advice:
     tokens_per_hour = _HOUR_S * (seen.tokens_per_s or 0.0)
-    gain = max(wanted.gain, 1e-9)
+    gain = max(1.0 if wanted.gain is None else wanted.gain, 1e-9)
     if wanted.action is Action.KEEP:  # not following it is turning speculation off
         tokens = tokens_per_hour * (1 - 1 / gain)
         seconds = _HOUR_S * seen.busy_servers * (gain - 1)
@@ -166,9 +191,9 @@ def _advice(wanted: Wanted, seen: Seen, replica: str, since: float, rules: Advic
         wanted.k,
         wanted.part,
         seen.benefit,
-        None if seen.tokens_per_s is None else tokens,
-        seconds,
-        None if cost is None else seconds / _HOUR_S * cost,
+        None if seen.tokens_per_s is None or wanted.gain is None else tokens,
+        None if wanted.gain is None else seconds,
+        None if cost is None or wanted.gain is None else seconds / _HOUR_S * cost,
     )
 
 

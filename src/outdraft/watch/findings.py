@@ -38,6 +38,7 @@ class Benefit:
     assumes: str  # one sentence
     running: float | None = None  # requests at a time, on average
     part: str = ""  # "temperature 1+", "9 or more at a time"; empty: everything
+    share: float | None = None  # of the tokens, that the part has
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Benefit:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import aiohttp
 
@@ -100,6 +101,15 @@ async def run_watch(
         return snapshot
 
 
+def _advice_rules(settings: WatchSettings) -> AdviceRules:
+    """A run of a given length has no time for the usual dwell."""
+    rules = AdviceRules(gpu_hour_cost=settings.gpu_hour_cost)
+    if settings.for_s is None:
+        return rules
+    dwell_s = min(rules.first_dwell_s, settings.for_s / 6)
+    return replace(rules, dwell_s=dwell_s, first_dwell_s=dwell_s)
+
+
 @asynccontextmanager
 async def _running(
     settings: WatchSettings, session: aiohttp.ClientSession, say: Say
@@ -112,13 +122,17 @@ async def _running(
     rules = WatchRules(
         interval_s=readings.interval_s,
         window_s=settings.window_s,
-        advice=AdviceRules(gpu_hour_cost=settings.gpu_hour_cost),
+        advice=_advice_rules(settings),
         acts=settings.acts,
+        weigh_every_s=10.0 if settings.for_s is None else readings.interval_s,
     )
     had_state = settings.state is not None and settings.state.exists()
     watch = Watch(
         rules, now=now, events=settings.events, state=settings.state, costs=baseline.costs
     )
+    if settings.for_s is not None:
+        # Its answer is about this run: what stood at the end of the last one may be long ago.
+        watch.state = replace(watch.state, advice={})
     webhook = None
     if settings.webhook is not None:
         webhook = Webhook(settings.webhook, settings.webhook_secret)

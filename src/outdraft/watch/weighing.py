@@ -38,13 +38,16 @@ def weigh(
         return {}
     tables = {name: costs or costs_of(each) for name, each in speculating.items()}
     found = {
-        name: _worth({name: history}, plain, window_s, now, tables[name])
+        name: _worth({name: history}, _alike(plain, history), window_s, now, tables[name])
         for name, history in speculating.items()
     }
     if len(speculating) == 1:
         return {**found, FLEET: next(iter(found.values()))}
+    first, *others = speculating.values()
+    if any(_kind(each) != _kind(first) for each in others):
+        return {**found, FLEET: Worth()}  # several models have no common benefit
     of_all = costs or next((table for table in tables.values() if table is not None), None)
-    return {**found, FLEET: _worth(speculating, plain, window_s, now, of_all)}
+    return {**found, FLEET: _worth(speculating, _alike(plain, first), window_s, now, of_all)}
 
 
 def costs_of(history: History) -> Costs | None:
@@ -66,6 +69,20 @@ def _sides(
     return speculating, plain
 
 
+def _kind(history: History) -> tuple[str | None, str | None]:
+    last = history.last
+    return (None, None) if last is None else (last.engine, last.model)
+
+
+def _alike(plain: Mapping[str, History], of: History) -> dict[str, History]:
+    """Those with the same engine and model. Of a model that is not known nothing can be said: a
+    small model beside a large one would be taken for its speed without speculation."""
+    kind = _kind(of)
+    if None in kind:
+        return {}
+    return {name: each for name, each in plain.items() if _kind(each) == kind}
+
+
 def _worth(
     speculating: Mapping[str, History],
     plain: Mapping[str, History],
@@ -73,13 +90,19 @@ def _worth(
     now: float,
     costs: Costs | None,
 ) -> Worth:
-    """Of the window, or of longer where only that is clear."""
+    """Of the window, or of longer where only that is clear and the window does not contradict."""
     newest = _of_stretch(speculating, plain, now - window_s, costs)
-    if newest.benefit is None or newest.benefit.is_gain or newest.benefit.is_loss:
+    short = newest.benefit
+    if short is None or short.is_gain or short.is_loss:
         return newest
     longer = _of_stretch(speculating, plain, now - _LONGER * window_s, costs)
-    is_clear = longer.benefit is not None and (longer.benefit.is_gain or longer.benefit.is_loss)
-    return longer if is_clear else newest
+    long = longer.benefit
+    if long is None or not (long.is_gain or long.is_loss):
+        return newest
+    if short.low is not None and short.high is not None:
+        is_alike = short.low <= long.estimate <= short.high and short.source is long.source
+        return longer if is_alike else newest
+    return longer
 
 
 def _of_stretch(

@@ -6,7 +6,9 @@ speculation; it is added to both.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -81,8 +83,18 @@ def canary_by_load(fleet: Mapping[str, Sequence[Growth]]) -> tuple[Benefit, ...]
     """Of each band of running texts that had slices."""
     keys = (key for row in fleet.values() for each in row for key in each.slices)
     bands = dict.fromkeys(band for side, band in keys if side == PLAIN)
-    found = (canary_benefit(fleet, band) for band in bands)
-    return tuple(each for each in found if each is not None)
+    tokens: defaultdict[str, float] = defaultdict(float)
+    for row in fleet.values():
+        for each in row:
+            for (side, band), (num_tokens, _) in each.slices.items():
+                tokens[band] += num_tokens if side != PLAIN else 0.0
+    total = sum(tokens.values())
+    found = ((band, canary_benefit(fleet, band)) for band in bands)
+    return tuple(
+        replace(each, share=tokens[band] / total if total else None)
+        for band, each in found
+        if each is not None
+    )
 
 
 def _cells(fleet: Mapping[str, Sequence[Growth]], band: str) -> tuple[Floats, list[Growth]]:

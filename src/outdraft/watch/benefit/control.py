@@ -46,8 +46,13 @@ def control_by_load(speculating: Fleet, plain: Fleet) -> tuple[Benefit, ...]:
     table = _Table.made(speculating, plain)
     if table is None:
         return ()
+    tokens = table.speculating.sum((0, 1))[:, 0]
     found = (table.only(band).benefit(f"{band} at a time") for band in table.bands)
-    return tuple(each for each in found if each is not None)
+    return tuple(
+        replace(each, share=float(own / tokens.sum()))
+        for each, own in zip(found, tokens, strict=True)
+        if each is not None
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,88 @@
+"""What a replica is compared with, and over which time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from outdraft.observe.reading import Reading
+from outdraft.watch.findings import FLEET, Source
+from outdraft.watch.history import Histories
+from outdraft.watch.weighing import weigh
+from tests.watch.servers import PlantedServer
+
+BEGIN = 1_800_000_000.0
+
+
+def read(servers: dict[str, tuple[PlantedServer, str | None]], now: float) -> dict[str, Reading]:
+    """A look five seconds after the last one; servers with the models that they have."""
+    found = {}
+    for name, (server, model) in servers.items():
+        server.advance(5.0)
+        found[name] = replace(server.reading(now), model=model)
+    return found
+
+
+def test_another_model_is_no_control() -> None:
+    servers = {
+        "large": (PlantedServer(1, plain_s=0.045), "large"),
+        "small": (PlantedServer(2, plain_s=0.01, speculates=False), "small"),
+    }
+    histories, now = Histories(5.0), BEGIN
+    for _ in range(60):
+        now += 5.0
+        histories.update(read(servers, now), now)
+    assert weigh(dict(histories.items()), 300.0, now, None)["large"].benefit is None
+    servers["twin"] = (PlantedServer(3, plain_s=0.045, speculates=False), "large")
+    for _ in range(60):
+        now += 5.0
+        histories.update(read(servers, now), now)
+    found = weigh(dict(histories.items()), 300.0, now, None)["large"].benefit
+    assert found is not None
+    assert found.source is Source.CONTROL
+    assert found.estimate == pytest.approx(1.5, rel=0.1)
+
+
+@pytest.mark.parametrize("model", [None, "m"])
+def test_a_model_that_is_not_known_has_no_control(model: str | None) -> None:
+    servers = {
+        "a": (PlantedServer(1), model),
+        "plain": (PlantedServer(2, speculates=False), model),
+    }
+    histories, now = Histories(5.0), BEGIN
+    for _ in range(60):
+        now += 5.0
+        histories.update(read(servers, now), now)
+    found = weigh(dict(histories.items()), 300.0, now, None)
+    assert (found["a"].benefit is None) == (model is None)
+
+
+def test_several_models_have_no_common_benefit() -> None:
+    servers = {
+        name: (PlantedServer(at, speculates=not name.startswith("plain")), name[-1])
+        for at, name in enumerate(("a 1", "b 2", "plain 1", "plain 2"))
+    }
+    histories, now = Histories(5.0), BEGIN
+    for _ in range(60):
+        now += 5.0
+        histories.update(read(servers, now), now)
+    found = weigh(dict(histories.items()), 300.0, now, None)
+    assert found["a 1"].benefit is not None
+    assert found["b 2"].benefit is not None
+    assert found[FLEET].benefit is None
+
+
+def test_what_was_before_does_not_hide_a_fall() -> None:
+    fallen = PlantedServer(1, speedup=2.0)
+    servers = {"a": (fallen, "m"), "plain": (PlantedServer(2, speculates=False), "m")}
+    histories, now = Histories(5.0), BEGIN
+    for look in range(1200):
+        if look == 960:
+            fallen.speedup = 1.0
+        now += 5.0
+        histories.update(read(servers, now), now)
+    found = weigh(dict(histories.items()), 600.0, now, None)["a"].benefit
+    assert found is not None
+    assert found.estimate == pytest.approx(1.0, abs=0.1)
+    assert found.start >= now - 700
