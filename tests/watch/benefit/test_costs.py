@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from outdraft.acceptance import Acceptance
+from outdraft.observe.reading import Growth
 from outdraft.speculation import OFF, Speculation
 from outdraft.stats.ratios import Ratio
 from outdraft.tune.results import (
@@ -108,6 +109,87 @@ def test_shorter_drafts() -> None:
     assert found[1].estimate == pytest.approx(1.5 / 1.2, rel=0.02)
     assert found[1].estimate > found[2].estimate > found[3].estimate
     assert all(each.low is not None for each in found.values())
+
+
+BY_LENGTH = Costs((LoadCosts(4.0, {1.0: 1.1, 5.0: 1.5}, ERROR),))
+
+
+def rows_of(counts: Acceptance) -> dict[str, list[Growth]]:
+    tokens = {"num_tokens": float(counts.num_drafts + counts.num_accepted_tokens)}
+    return {"a": [growth(at, 4.0, tokens, acceptance=counts) for at in range(20)]}
+
+
+@pytest.mark.parametrize("drafted", [[100, 100, 0, 0, 0], []])
+def test_a_length_that_is_used_already_gives_what_there_is_now(drafted: list[int]) -> None:
+    """Counters keep the positions of longer drafts that were made before."""
+    fleet = rows_of(Acceptance(100, 200, 110, 0, [70, 40, 0, 0, 0], drafted))
+    now = costs_benefit(BY_LENGTH, fleet)
+    found = benefit_at_k(BY_LENGTH, fleet)
+    assert now is not None
+    assert found.keys() == {1, 2}
+    assert found[2].estimate == pytest.approx(now.estimate, rel=1e-4)
+    assert found[1].estimate < found[2].estimate
+
+
+def uneven(k: int) -> Acceptance:
+    """Drafts of 1 to 5 tokens, 3.4 on average, of which at most k are kept."""
+    draw, rounds = np.random.default_rng(0), 20_000
+    lengths = draw.choice([1, 2, 3, 4, 5], p=[0.15, 0.15, 0.15, 0.2, 0.35], size=rounds)
+    lengths = np.minimum(lengths, k)
+    right = np.cumprod(draw.random((rounds, 5)) < 0.75, axis=1).sum(1)
+    counts = Acceptance()
+    for drafted, accepted in zip(lengths, np.minimum(right, lengths), strict=True):
+        counts.record(int(drafted), int(accepted))
+    return counts
+
+
+@pytest.mark.parametrize("is_reported", [True, False])
+def test_shorter_limits_cut_only_the_long_ones_of_uneven_drafts(is_reported: bool) -> None:
+    counts = uneven(5)
+    if not is_reported:
+        counts.drafted_per_position.clear()
+    found = benefit_at_k(BY_LENGTH, rows_of(counts))
+    assert found.keys() == {1, 2, 3, 4, 5}
+    for k, each in found.items():
+        true = costs_benefit(BY_LENGTH, rows_of(uneven(k)))
+        assert true is not None
+        assert 0.92 * true.estimate < each.estimate < 1.005 * true.estimate
+    assert found[4].estimate < found[5].estimate
+
+
+def test_a_last_position_that_is_never_accepted_is_drafted_all_the_same() -> None:
+    fleet = rows_of(Acceptance(100, 300, 60, 0, [40, 20, 0]))
+    found, now = benefit_at_k(BY_LENGTH, fleet), costs_benefit(BY_LENGTH, fleet)
+    assert now is not None
+    assert found.keys() == {1, 2, 3}
+    assert found[3].estimate == pytest.approx(now.estimate, rel=1e-4)
+    assert found[2].estimate > found[3].estimate
+
+
+def test_a_load_with_shorter_drafts_or_none_is_weighed_all_the_same() -> None:
+    """As with a schedule: 4 tokens alone, 2 among four, none among sixteen."""
+    made = Costs(tuple(LoadCosts(n, {1.0: 1.1, 5.0: 1.5}, ERROR) for n in (1.0, 4.0, 16.0)))
+    alone = Acceptance(100, 400, 200, 0, [80, 60, 40, 20], [100] * 4)
+    among = Acceptance(100, 200, 110, 0, [70, 40, 0, 0], [100, 100, 0, 0])
+    crowd = Acceptance(0, 0, 0, 100, [0] * 4, [0] * 4)
+    looks = ((1.0, alone, 300.0), (4.0, among, 210.0), (16.0, crowd, 100.0))
+    rows = [
+        growth(3 * at + part, load, {"num_tokens": tokens}, acceptance=counts)
+        for at in range(20)
+        for part, (load, counts, tokens) in enumerate(looks)
+    ]
+    found, now = benefit_at_k(made, {"a": rows}), costs_benefit(made, {"a": rows})
+    assert now is not None
+    assert found.keys() == {1, 2, 3, 4}
+    assert found[4].estimate == pytest.approx(now.estimate, rel=1e-4)
+    assert {each.running for each in found.values()} == {now.running}
+
+
+def test_no_length_is_judged_where_nothing_was_drafted() -> None:
+    silent = Acceptance(0, 0, 0, 100, [0] * 5, [0] * 5)
+    counters = {"num_tokens": 100.0}
+    rows = [growth(at, 4.0, counters, acceptance=silent) for at in range(20)]
+    assert benefit_at_k(BY_LENGTH, {"a": rows}) == {}
 
 
 def test_the_servers_own_table() -> None:

@@ -169,11 +169,8 @@ def costs_benefit(
 
 def benefit_at_k(costs: Costs, fleet: Mapping[str, Sequence[Growth]]) -> dict[int, Benefit]:
     """What every draft length up to the present one would give, as far as it can be said."""
-    longest = max(
-        (len(each.acceptance.accepted_per_position) for row in fleet.values() for each in row
-         if each.acceptance is not None),
-        default=0,
-    )  # fmt: skip
+    counts = Acceptance.total(each.acceptance for row in fleet.values() for each in row)
+    longest = _longest_draft(counts)
     found = {k: costs_benefit(costs, fleet, k) for k in range(1, longest + 1)}
     return {k: each for k, each in found.items() if each is not None}
 
@@ -220,13 +217,14 @@ def _in_band(
     if steps <= 0 or written <= 0:
         return None
     rounds, mean_k = float(min(counts.num_drafts, steps)), counts.mean_k or 0.0
-    if k is not None:
-        longest = len(counts.accepted_per_position)
+    if k is not None and rounds:
+        longest = _longest_draft(counts)
         profile = RoundProfile.from_counts(counts, longest, tokens, texts) if longest else None
-        if profile is None or k > longest:
+        if profile is None:
             return None
+        k = min(k, longest)  # drafts that are shorter already stay as they are
         written, rounds = profile.num_tokens, profile.num_rounds_at(k)
-        steps, mean_k = profile.num_steps_at(k), k * profile.fullness
+        steps, mean_k = profile.num_steps_at(k), _mean_draft_at(counts, k)
     if not rounds or not mean_k:
         return 1.0, 0.0  # nothing is proposed: plain steps
     found = costs.round_at(running, mean_k)
@@ -239,6 +237,25 @@ def _in_band(
     # What is uncertain is the cost of rounds: with fewer of them among the steps, less is.
     error *= min(share / drafted * (1 + drafted * (cost - 1)) / step_cost, 2.0)
     return speedup(written / steps, step_cost), error
+
+
+def _longest_draft(counts: Acceptance) -> int:
+    """Of the drafts that were counted: a server's counters keep the positions of longer ones that
+    it made before. 0 where nothing was drafted, or positions are not reported."""
+    drafted, accepted = counts.drafted_per_position, counts.accepted_per_position
+    longest = max((at for at, count in enumerate(drafted or accepted, 1) if count), default=0)
+    if drafted or counts.mean_k is None:
+        return longest
+    # A last position that was never accepted may have been drafted all the same.
+    return max(longest, min(math.ceil(counts.mean_k), len(accepted)))
+
+
+def _mean_draft_at(counts: Acceptance, k: int) -> float:
+    """Tokens of a draft that has at most k. Shortening cuts the long ones and leaves the others;
+    where positions are not reported, as much as it can be at most."""
+    if counts.drafted_per_position:
+        return sum(counts.drafted_per_position[:k]) / counts.num_drafts
+    return min(float(k), counts.mean_k or 0.0)
 
 
 def _round_cost(arm: ArmResult, share_drafted: float) -> tuple[float, float, float] | None:
