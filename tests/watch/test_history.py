@@ -133,6 +133,17 @@ def test_a_clock_that_goes_back() -> None:
     assert grown.counters["num_tokens"] == 50
 
 
+def test_a_page_of_before_is_not_counted_again() -> None:
+    """As from a Prometheus, whose past is in steps and whose last scrape is a little older."""
+    history = watched(100)
+    assert history.add(reading_at(92.0)) is None
+    assert history.last is not None
+    assert history.last.at == 100
+    grown = history.add(reading_at(105.0))
+    assert grown is not None
+    assert (grown.start, grown.counters["num_tokens"]) == (100, 50)
+
+
 def test_deployments_are_remembered() -> None:
     history = History(5.0)
     for at, model, version in (

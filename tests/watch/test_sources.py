@@ -11,7 +11,7 @@ import pytest
 
 from outdraft.errors import BackendError
 from outdraft.observe.fetch import open_session
-from outdraft.observe.reading import Reading
+from outdraft.observe.reading import Reading, reading_of
 from outdraft.options import add_options, fill_options
 from outdraft.testing.fake_server import fake_server, refusing_url
 from outdraft.watch.options import ACTING_OPTIONS, SHOWING_OPTIONS, WATCHED_OPTIONS
@@ -92,7 +92,7 @@ class FakePrometheus(PrometheusSource):
 
 
 def reading(at: float, tokens: float) -> Reading:
-    return Reading(at, "vllm", {"num_tokens": tokens}, {})
+    return reading_of(f"vllm:generation_tokens_total {tokens}\n", at)
 
 
 def test_a_prometheus_that_fails_makes_all_unreadable_and_is_told_once() -> None:
@@ -125,3 +125,24 @@ def test_the_past_of_a_prometheus_is_history() -> None:
     assert window is not None
     assert window.counters["num_tokens"] == 3000
     assert window.seconds == 30
+
+
+def test_the_past_is_not_counted_again_after_a_restart(tmp_path: Path) -> None:
+    """An earlier watch saw all but the last look: 100 tokens a second stay 100."""
+    rules, state = WatchRules(interval_s=15.0), tmp_path / "watch.json"
+    earlier = Watch(rules, now=NOW - 60, state=state)
+    for back in (60.0, 45.0, 30.0):
+        earlier.look({"a": reading(NOW - back, 100 * (60 - back))}, NOW - back)
+    earlier.close(NOW - 30)
+    watch = Watch(rules, now=NOW, state=state)
+
+    async def work() -> None:
+        await Scraped(FakePrometheus([]), pytest.fail).remember(watch, 60, NOW)
+
+    asyncio.run(work())
+    history = watch.histories["a"]
+    window = history.window(60, NOW)
+    assert window is not None
+    assert window.per_second("num_tokens") == 100
+    assert window.counters["num_tokens"] == 4500
+    assert [each.end - NOW for each in history.fine] == [-30, -15]

@@ -48,6 +48,8 @@ class History:
         where they were others than now."""
         interval_s = interval_s or self.interval_s
         last = self.last
+        if last is not None and _is_of_before(reading, last):
+            return None  # what it says is counted already
         self.last = reading if last is None else carried(last, reading)
         if last is None or not last.at < reading.at < last.at + TENS_S:
             return None
@@ -137,6 +139,11 @@ class Histories:
         self._forget(now)
         return grown
 
+    def is_newer(self, name: str, reading: Reading) -> bool:
+        """Than all that is known of this replica."""
+        last = self._histories[name].last if name in self._histories else None
+        return last is None or reading.at > last.at
+
     def restore(self, histories: Mapping[str, History]) -> None:
         self._histories = {**histories, **self._histories}
 
@@ -166,6 +173,14 @@ class Histories:
             oldest = sorted(self._histories, key=last_seen)[:-_MAX_HISTORIES]
             for name in oldest:
                 del self._histories[name]
+
+
+def _is_of_before(reading: Reading, last: Reading) -> bool:
+    """An older page that came late, as a Prometheus may send it; where only the clock went back,
+    the server has counted on."""
+    if not last.at - FINE_S < reading.at <= last.at:
+        return False
+    return all(value <= last.counters.get(name, 0.0) for name, value in reading.counters.items())
 
 
 def _beside(kept: Sequence[Growth], covered: Sequence[Growth], since: float) -> list[Growth]:

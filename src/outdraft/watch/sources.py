@@ -77,10 +77,13 @@ class Scraped:
         self._last = await self._source.latest(now)
 
     async def remember(self, watch: Watch, since_s: float, now: float) -> None:
-        """Puts the past into the watch's histories."""
+        """Puts the past into the watch's histories, after what an earlier watch left there."""
         async for apart_s, found in self._source.past(since_s, now):
             at = max((reading.at for reading in found.values()), default=now)
-            watch.histories.update(found, at, apart_s)
+            unseen = {
+                name: each for name, each in found.items() if watch.histories.is_newer(name, each)
+            }
+            watch.histories.update(unseen, at, apart_s)
 
     async def look(self, now: float) -> Looks:
         try:
