@@ -30,6 +30,7 @@ def unlike_fellows(pasts: Mapping[str, Past], now: float) -> dict[str, str]:
             other
             for other in busy
             if other != name
+            and pasts[name].model is not None  # two that are unknown may be a small and a large one
             and pasts[other].model == pasts[name].model
             and _speculates(busy[other]) == _speculates(busy[name])
         ]

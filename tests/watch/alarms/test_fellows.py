@@ -1,0 +1,25 @@
+"""Who is compared with whom."""
+
+from __future__ import annotations
+
+import pytest
+
+from outdraft.watch.alarms import Past, Rows
+from outdraft.watch.alarms.fellows import unlike_fellows
+from tests.watch.histories import Course, generate, minute
+
+
+@pytest.mark.parametrize(
+    ("models", "found"),
+    [(("m", "m", "m"), {"r2"}), (("m", "m", "n"), set()), ((None, None, None), set())],
+)
+def test_fellows_have_the_same_known_model(models: tuple[str | None, ...], found: set[str]) -> None:
+    """The third takes three times as long for a token, as a larger model does."""
+    course = Course(num_minutes=60, begins=720)
+    course.pace[2] = 3.0
+    day = generate(course, 0)
+    pasts = {
+        name: Past(Rows.of(growths), Rows.of(()), model=model)
+        for (name, growths), model in zip(day.minutes.items(), models, strict=True)
+    }
+    assert set(unlike_fellows(pasts, minute(60))) == found
