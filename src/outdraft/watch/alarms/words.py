@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,8 +22,16 @@ class AlarmKind:
     command: str  # {replica}: its URL
 
     def alarm(self, replica: str, since: float, evidence: str) -> Alarm:
-        command = self.command.replace("{replica}", f"http://{replica}" if replica else "URL")
+        command = self.command.replace("{replica}", shlex.quote(_url(replica)))
         return Alarm(self.name, replica, since, evidence, self.advice, command)
+
+
+def _url(replica: str) -> str:
+    """A replica's name has its host and port, and comes from a file or a label: it is quoted."""
+    if not replica or "://" in replica:
+        return replica or "URL"
+    host = replica.partition("/")[0]
+    return f"{'https' if host.endswith(':443') else 'http'}://{replica}"
 
 
 def _read() -> Mapping[str, AlarmKind]:
