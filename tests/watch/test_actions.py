@@ -4,6 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from outdraft.server.admin import limits_of
+from outdraft.server.protocol import DraftLimits
+from outdraft.speculation import Speculation
 from outdraft.watch.actions import (
     Deed,
     Deeds,
@@ -107,3 +110,18 @@ def test_what_our_server_is_told() -> None:
     assert limits_body(first) == {"schedule": [[1, 0], [2, 64]]}
     assert limits_body(replace(part, part="temperature 1+")) is None
     assert loads_of("5-8 at a time, 1 at a time") == ((1, 1), (5, 8))
+
+
+def test_our_server_takes_what_it_is_told() -> None:
+    off = Deed("a", Action.TURN_OFF, None, "", 0.0)
+    part = replace(off, action=Action.TURN_OFF_FOR, part="1 at a time, 9-16 at a time")
+    for deed, lengths in (
+        (off, [0, 0, 0, 0, 0]),
+        (replace(off, action=Action.LOWER_K, k=2), [2, 2, 2, 2, 2]),
+        (part, [0, 5, 5, 0, 5]),
+    ):
+        limits = limits_of(DraftLimits.model_validate(limits_body(deed)), Speculation("ngram"))
+        ks = [next(min(5, k) for first, last, k in limits if first <= n <= last)
+              for n in (1, 2, 8, 9, 17)]  # fmt: skip
+        assert ks == lengths
+    assert limits_of(DraftLimits.model_validate({"max_k": None}), Speculation("ngram")) == ()

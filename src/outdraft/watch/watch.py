@@ -40,6 +40,7 @@ from outdraft.watch.weighing import Worth, weigh
 _SPEED_S = 1800.0  # over which the speed before a deed is measured, at most
 _SPEED_MINUTES = 3  # at least, before and after
 _SETTLES_S = 60.0
+_WEIGH_S = 1.0  # for each replica, between two times that benefits are worked out: about 30 ms each
 _SHOWN = 50  # notices in a snapshot
 
 
@@ -50,7 +51,7 @@ class WatchRules:
     advice: AdviceRules = field(default_factory=AdviceRules)
     acts: bool = False
     most_deeds_per_hour: int = 6
-    weigh_every_s: float = 10.0  # at least, and half a second for each replica
+    weigh_every_s: float = 10.0  # at least, and _WEIGH_S for each replica
     save_every_s: float = 60.0
     save_histories_every_s: float = 120.0
 
@@ -96,7 +97,7 @@ class Watch:
         for replica, text in self._presence.update(found, self.histories, now):
             self._tell(Notice(now, REPLICA, replica, text))
         present = {name: self.histories[name] for name in found if name in self.histories}
-        pause_s = max(self.rules.weigh_every_s, 0.5 * len(present))
+        pause_s = max(self.rules.weigh_every_s, _WEIGH_S * len(present))
         is_due = now - self._weighed_at >= pause_s
         if is_due:
             self._worth = weigh(present, self.rules.window_s, now, self._costs)
