@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from outdraft.errors import BackendError
 from outdraft.observe.fetch import (
+    About,
+    fetch_about,
     fetch_bytes,
     fetch_reading,
-    fetch_version,
     open_session,
     page_url,
     redacted,
@@ -207,22 +208,27 @@ def test_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "engine", "version"),
+    ("body", "engine", "version", "model"),
     [
-        (b'{"version": "0.32.0"}', "vllm", "0.32.0"),
-        (b'{"build_info": "b9-abc"}', "llamacpp", "b9-abc"),
-        (b'{"version": 3}', "sglang", None),
-        (b"[" * 100_000, None, None),
-        (b"[]", None, None),
-        (b'{"version": "' + b"9" * 5000 + b'"}', "outdraft", "9" * 100),
+        (b'{"version": "0.32.0"}', "vllm", "0.32.0", None),
+        (b'{"version": "1", "model_path": "m"}', "vllm", "1", None),
+        (b'{"build_info": "b9-abc"}', "llamacpp", "b9-abc", None),
+        (b'{"build_info": "b9", "model_path": "/m/8b.gguf"}', "llamacpp", "b9", "/m/8b.gguf"),
+        (b'{"build_info": "b9", "model_path": ["m"]}', "llamacpp", "b9", None),
+        (b'{"version": 3}', "sglang", None, None),
+        (b"[" * 100_000, None, None, None),
+        (b"[]", None, None, None),
+        (b'{"version": "' + b"9" * 5000 + b'"}', "outdraft", "9" * 100, None),
     ],
 )
-def test_versions(body: bytes, engine: str | None, version: str | None) -> None:
-    async def ask() -> str | None:
+def test_what_a_server_says_of_itself(
+    body: bytes, engine: str | None, version: str | None, model: str | None
+) -> None:
+    async def ask() -> About:
         async with serving(answering(body)) as url, open_session() as session:
-            return await fetch_version(session, url, engine, 5.0)
+            return await fetch_about(session, url, engine, 5.0)
 
-    assert asyncio.run(ask()) == version
+    assert asyncio.run(ask()) == About(version, model)
 
 
 @pytest.mark.parametrize(

@@ -284,6 +284,19 @@ def test_a_server_without_a_version() -> None:
         assert asyncio.run(ask(url)).version is None
 
 
+def test_the_model_of_a_llamacpp_is_on_another_page() -> None:
+    async def ask(url: str) -> list[tuple[str | None, str | None]]:
+        async with open_session() as session:
+            asking = Asking(session)
+            found = [await asking.fetch(Replica("a", url), 1.0) for _ in range(2)]
+            return [(each.model, each.version) for each in found]
+
+    about = json.dumps({"build_info": "b9", "model_path": "/m/8b.gguf"}).encode()
+    page = b"llamacpp:tokens_predicted_total 90\n"
+    with http_server({"/metrics": writes(page), "/props": writes(about)}) as url:
+        assert asyncio.run(ask(url)) == 2 * [("/m/8b.gguf", "b9")]
+
+
 @pytest.mark.parametrize("name", ["a", "", "é"])
 def test_any_name_has_a_moment(name: str) -> None:
     virtual = VirtualTime()

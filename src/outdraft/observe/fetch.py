@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -24,7 +25,7 @@ from outdraft.observe.reading import Reading, reading_of
 
 MAX_BYTES = 4 << 20  # vLLM's page has about 200 kB for each of its engines
 _MAX_LINES = 100_000
-_MAX_VERSION_CHARS = 100
+_MAX_VERSION_CHARS, _MAX_MODEL_CHARS = 100, 1000
 _ASIDE_BYTES = 1 << 19  # larger pages are parsed beside the event loop
 _CHUNK_BYTES = 1 << 16
 # Nothing packed is asked for, so nothing can be larger than its bytes.
@@ -35,6 +36,15 @@ _VERSION_PAGES = {
     "llamacpp": ("/props", "build_info"),
     "sglang": ("/server_info", "version"),
 }
+_MODEL_KEYS = {"llamacpp": "model_path"}  # on the same page; the metrics of others name theirs
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a server says of itself beside its metrics; None where it does not."""
+
+    version: str | None = None
+    model: str | None = None
 
 
 def open_session() -> aiohttp.ClientSession:
@@ -85,23 +95,30 @@ async def fetch_reading(
     return _read(body, at, version)
 
 
-async def fetch_version(
+async def fetch_about(
     session: aiohttp.ClientSession,
     url: str,
     engine: str | None,
     limit_s: float,
     *,
     api_key: str | None = None,
-) -> str | None:
-    """None where the server does not say it."""
+) -> About:
     page, key = _VERSION_PAGES.get(engine or "", ("/version", "version"))
     try:
         body = await fetch_bytes(session, page_url(url, page), limit_s, api_key=api_key)
         found: Any = json.loads(body)
     except (BackendError, ValueError, RecursionError):
-        return None
-    version = found.get(key) if isinstance(found, Mapping) else None
-    return version[:_MAX_VERSION_CHARS] if isinstance(version, str) and version else None
+        return About()
+    if not isinstance(found, Mapping):
+        return About()
+    return About(
+        _text(found.get(key), _MAX_VERSION_CHARS),
+        _text(found.get(_MODEL_KEYS.get(engine or "", "")), _MAX_MODEL_CHARS),
+    )
+
+
+def _text(value: object, max_chars: int) -> str | None:
+    return value[:max_chars] if isinstance(value, str) and value else None
 
 
 async def fetch_bytes(

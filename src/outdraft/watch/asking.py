@@ -1,4 +1,4 @@
-"""Asks a replica over HTTP: for its metrics each time, for its version now and then."""
+"""Asks a replica over HTTP: for its metrics each time, for version and model now and then."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from time import time
 
 import aiohttp
 
-from outdraft.observe.fetch import fetch_reading, fetch_version
+from outdraft.observe.fetch import About, fetch_about, fetch_reading
 from outdraft.observe.reading import Reading, is_restarted
 from outdraft.watch.replicas import Replica
 
@@ -20,7 +20,7 @@ _MAX_KNOWN = 4_000  # replicas that come and go
 @dataclass(slots=True)
 class _Known:
     last: Reading
-    version: str | None
+    about: About
     asked_at: float
 
 
@@ -49,16 +49,18 @@ class Asking:
         known = self._known.pop(replica.url, None)
         if known is None or self._is_stale(known, reading):
             left_s = (limit_s - (loop.time() - start)) / 2
-            version = await fetch_version(
+            about = await fetch_about(
                 self._session, replica.url, reading.engine, left_s, api_key=self._api_key
             )
-            earlier = known.version if known else None
-            known = _Known(reading, version or earlier, reading.at)
+            earlier = known.about if known else About()
+            about = About(about.version or earlier.version, about.model or earlier.model)
+            known = _Known(reading, about, reading.at)
         known.last = replace(reading, page={})
         while len(self._known) >= _MAX_KNOWN:
             del self._known[next(iter(self._known))]
         self._known[replica.url] = known
-        return replace(reading, version=known.version)
+        about = known.about
+        return replace(reading, version=about.version, model=reading.model or about.model)
 
     @staticmethod
     def _is_stale(known: _Known, reading: Reading) -> bool:
