@@ -16,6 +16,7 @@ from outdraft.testing.fake_server import FakeServer, refusing_url
 from outdraft.tune.journal import Journal
 from outdraft.tune.run import RunPlan, plan_run
 from outdraft.tune.settings import RunSettings
+from tests.measure.patient import be_patient
 
 OFF = Script(ttft_s=0.006, tpot_s=0.006)
 FAST = replace(OFF, k=4, acceptance=0.8, speedup=1.6)
@@ -34,6 +35,11 @@ def told(capsys: pytest.CaptureFixture[str]) -> Any:
         return code, caught.out, caught.err
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    be_patient(monkeypatch)
 
 
 def served(script: Script, **options: Any) -> FakeServer:

@@ -34,7 +34,7 @@ class Receiver:
         app = web.Application()
         app.router.add_post("/hook", self._take)
         app.router.add_route("*", "/elsewhere", self._redirected)
-        runner = web.AppRunner(app)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)  # not until the last answer is given
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
