@@ -10,31 +10,34 @@ follow (a) the plain server as the control, (b) the canary, (c) tune's costs wit
 "agrees": the two intervals overlap. The last column is compare's records again, as seconds over all
 tokens instead of a mean of the requests' ratios: this is what the sources estimate.
 
---cost N: then N rounds of the same requests with and without the canary, in turn.
+--cost N: then N texts with and without the canary, in turn, in one process.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import random
+import statistics
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.request import urlopen
 
-import aiohttp
+import torch
 
 from arms import machine_line, ratio, ratio_text
 from disconnects import Server
+from outdraft import SamplingParams, Speculation, load_engine
 from outdraft.loadgen.endpoint import Endpoint
 from outdraft.measure.compare import BASELINE, CANDIDATE, compare
 from outdraft.measure.comparison import Comparison, ComparisonSettings
 from outdraft.observe.reading import Growth, Reading, growth, reading_of
+from outdraft.server.canary import Canary
 from outdraft.tune.results import results_from_json
 from outdraft.watch.benefit.canary import canary_benefit
 from outdraft.watch.benefit.control import control_benefit
@@ -190,35 +193,57 @@ def read_costs(folder: str | None, server: str) -> Costs | None:
 # ------------------------------------------------------------------ what the canary costs
 
 
-async def _speed(url: str, number: int, streams: int, tokens: int) -> float:
-    async def one(session: aiohttp.ClientSession, stream: int) -> int:
-        text = f"{number}-{stream}: write a few lines about the sea and the moon."
-        body = {
-            "messages": [{"role": "user", "content": text}],
-            "max_tokens": tokens,
-            "temperature": 0,
-            "ignore_eos": True,
-        }
-        async with session.post(f"{url}/v1/chat/completions", json=body) as answer:
-            return int((await answer.json())["usage"]["completion_tokens"])
+def canary_cost(rounds: int, tokens: int) -> None:
+    """In one process, because two equal ones differ by more than the canary costs; in CPU seconds
+    of one thread, because others on the machine do not change these."""
+    torch.set_num_threads(1)
+    head = Speculation("eagle", k=5, draft="smollm2-135m-eagle", quantization="int8")
+    engine = load_engine(speculation=head)
+    canaries = {"with": Canary(0.02), "without": Canary(0.0)}
+    kinds: dict[str, list[float]] = {}  # of steps, over both → CPU seconds
+    counts: dict[str, Counter[str]] = {name: Counter() for name in canaries}
+    params = SamplingParams(max_tokens=tokens, ignore_eos=True)
 
-    async with aiohttp.ClientSession() as session:
-        started = time.perf_counter()
-        counts = await asyncio.gather(*(one(session, stream) for stream in range(streams)))
-        return sum(counts) / (time.perf_counter() - started)
+    def speed(name: str, number: int) -> float:
+        """The same text each time, of a round: tokens per CPU second."""
+        engine.forget()
+        canary = canaries[name]
+        asked = [{"role": "user", "content": f"{number}: write a few lines about the sea."}]
+        engine.add_request(engine.tokenizer.apply_chat(asked), params, request_id=f"r{number}")
+        spent, was_in_slice = 0.0, False
+        while engine.has_work:
+            in_slice = canary.in_slice
+            started = time.thread_time()
+            step = engine.step(drafting=not in_slice)
+            seconds = time.thread_time() - started
+            spent += seconds
+            if step.stats is not None:
+                canary.observe(replace(step.stats, seconds=seconds), step.updates)
+                kind = "in a slice" if in_slice else "after one" if was_in_slice else "drafting"
+                kind = kind if step.stats.is_decoding else "prompt"
+                kinds.setdefault(kind, []).append(seconds)
+                counts[name][kind] += 1
+            was_in_slice = in_slice
+        return tokens / spent
 
-
-def canary_cost(with_canary: str, without: str, rounds: int, streams: int, tokens: int) -> None:
-    speeds: dict[str, list[float]] = {with_canary: [], without: []}
-    for number in range(rounds + 1):
-        order = [with_canary, without] if number % 2 else [without, with_canary]
-        for url in order:
-            speed = asyncio.run(_speed(url, number, streams, tokens))
-            if number:  # the first one is a warm-up
-                speeds[url].append(speed)
-    found = ratio(speeds[with_canary], speeds[without])
-    words = f"{streams} at a time, {tokens} tokens: throughput with the canary / without"
-    print(f"{words}: {ratio_text(found, 3)}, n={rounds}", flush=True)
+    speeds: dict[str, list[float]] = {name: [] for name in canaries}
+    for number in range(rounds):
+        order = list(canaries) if number % 2 else list(reversed(canaries))
+        for name in order:
+            speeds[name].append(speed(name, number))
+    found = ratio(speeds["with"], speeds["without"])
+    print(f"tokens per CPU second with the canary / without: {ratio_text(found, 3)}, n={rounds}")
+    # The texts are the same, so the steps are: what they take is better known by kind.
+    medians = {kind: statistics.median(each) for kind, each in kinds.items()}
+    spent = {
+        name: sum(count * medians[kind] for kind, count in own.items())
+        for name, own in counts.items()
+    }
+    words = ", ".join(f"{kind} {1e3 * each:.1f} ms" for kind, each in medians.items())
+    print(f"  by the median step of each kind: {spent['without'] / spent['with']:.4f} ({words})")
+    steps = {name: dict(own) for name, own in counts.items()}
+    share = counts["with"]["in a slice"] * medians["in a slice"] / spent["with"]
+    print(f"  share of time in slices {share:.4f}; steps {steps}", flush=True)
 
 
 def main() -> None:
@@ -235,7 +260,7 @@ def main() -> None:
     started = time.monotonic()
     chosen = [TRIALS[int(each) - 1] for each in args.trials.split(",") if each]
     names = {"off", *(each.server for each in chosen)} if chosen else set()
-    names |= {"eagle"} if args.cost else set()
+    # Of equal servers the one that was started first is the slowest: off comes last, as in `tune`.
     servers = {name: Server(*SERVERS[name], *SHARED) for name in sorted(names)}
     print(machine_line(), flush=True)
     try:
@@ -254,13 +279,11 @@ def main() -> None:
             if args.out:
                 with Path(args.out).open("a") as file:
                     file.write(json.dumps(done) + "\n")
-        if args.cost:
-            servers["without"] = Server(*SERVERS["eagle"][:-2], *SHARED)
-            without = servers["without"].address.url
-            canary_cost(urls["eagle"], without, args.cost, 1, args.cost_tokens)
     finally:
         for each in servers.values():
             each.end()
+    if args.cost:
+        canary_cost(args.cost, args.cost_tokens)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,6 +35,27 @@ def window(
 )
 def test_planted_speedups_are_in_their_intervals(options: dict[str, Any], expected: float) -> None:
     found = score(lambda seed: window(seed, **options), expected, 500)
+    assert 0.93 <= found.coverage <= 0.97
+    assert abs(found.bias) < 0.01
+
+
+@pytest.mark.parametrize("count", [3, 6])
+def test_few_slices_make_a_wide_interval_that_holds(count: int) -> None:
+    def few(seed: int) -> Benefit | None:
+        rows = World.made(seed).with_canary(constant(1.5), (4,), noise=0.1)
+        slices = [at for at, each in enumerate(rows) if each.slices["plain", "3-4"][1] > 0]
+        kept = set(slices[:: 16 // count][:count])
+        none = {("plain", "3-4"): (0.0, 0.0)}
+        return canary_benefit(
+            {
+                "a": [
+                    each if at in kept else replace(each, slices={**each.slices, **none})
+                    for at, each in enumerate(rows)
+                ]
+            }
+        )
+
+    found = score(few, 1.5, 500)
     assert 0.93 <= found.coverage <= 0.97
     assert abs(found.bias) < 0.01
 
