@@ -7,16 +7,19 @@ import json
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from outdraft.backends.backend import Serving
 from outdraft.observe.fetch import open_session
 from outdraft.speculation import Speculation
+from outdraft.testing.fake_server import refusing_url
 from outdraft.watch.acting import Acting, Known, changed
-from outdraft.watch.actions import Deed
+from outdraft.watch.actions import Deed, Passing
 from outdraft.watch.findings import Action
 
 OFF = Deed("r0:8000", Action.TURN_OFF, None, "", 0.0)
@@ -82,6 +85,65 @@ def test_our_server_is_told_with_its_key(tmp_path: Path) -> None:
     ]
 
 
+def test_limits_of_our_server_are_read_kept_and_restored(tmp_path: Path) -> None:
+    told: list[Any] = []
+    shown: list[Any] = [{"limits": [[1, 5], [9, 2]]}, {"limits": []}, {"limits": 3}, [], {}]
+
+    async def read(request: web.Request) -> web.Response:
+        assert request.headers["Authorization"] == "Bearer key"
+        return web.json_response(shown.pop(0))
+
+    async def tell(request: web.Request) -> web.Response:
+        told.append(await request.json())
+        return web.json_response({})
+
+    async def all_of_it() -> list[Any]:
+        app = web.Application()
+        app.router.add_get("/admin/speculation", read)
+        app.router.add_post("/admin/speculation", tell)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        async with open_session() as session:
+            acting = Acting(tmp_path, session, admin_key="key")
+            answers = [await acting.limits(url) for _ in range(len(shown))]
+            deed = replace(LOWER, limits=answers[0][0])
+            assert await acting.do(deed, "outdraft", url) == ""
+            assert await acting.undo(deed, "outdraft", url) == ""
+            assert await acting.undo(replace(deed, limits=((1, 3),)), "outdraft", url) == ""
+        await runner.cleanup()
+        return answers
+
+    unsaid = (None, "it does not say which limits it has")
+    assert asyncio.run(all_of_it()) == [(((1, 5), (9, 2)), ""), ((), ""), unsaid, unsaid, unsaid]
+    assert told == [{"max_k": 2}, {"schedule": [[1, 5], [9, 2]]}, {"max_k": 3}]
+
+
+def test_problems_that_pass_are_told_from_others(tmp_path: Path) -> None:
+    async def failing(request: web.Request) -> web.Response:
+        return web.Response(status=int(request.match_info["status"]))
+
+    async def all_of_it() -> list[str]:
+        app = web.Application()
+        app.router.add_post("/{status}/admin/speculation", failing)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        async with open_session() as session:
+            acting = Acting(tmp_path, session, admin_key="key")
+            urls = [f"{url}/503", f"{url}/429", refusing_url(), f"{url}/401", f"{url}/400"]
+            answers = [await acting.do(OFF, "outdraft", each) for each in urls]
+        await runner.cleanup()
+        return answers
+
+    problems = asyncio.run(all_of_it())
+    assert all(problems)
+    passing = [isinstance(each, Passing) for each in problems]
+    assert passing == [True, True, True, False, False]
+
+
 def test_another_engine_gets_a_configuration_and_a_command(tmp_path: Path) -> None:
     seen = tmp_path / "seen.json"
     code = (
@@ -103,6 +165,20 @@ def test_another_engine_gets_a_configuration_and_a_command(tmp_path: Path) -> No
     assert json.loads(seen.read_text())[1]["OUTDRAFT_ADVICE"] == "KEEP"
 
 
+def test_a_command_does_not_get_our_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = ("OUTDRAFT_ADMIN_KEY", "OUTDRAFT_API_KEY", "OUTDRAFT_WEBHOOK_SECRET")
+    for name in (*keys, "OUTDRAFT_OF_THE_USER"):
+        monkeypatch.setenv(name, "secret")
+    seen = tmp_path / "seen.json"
+    code = f"import json, os; json.dump(dict(os.environ), open({str(seen)!r}, 'w'))"
+    command = (sys.executable, "-c", code)
+    assert acted(tmp_path, lambda it: it.do(OFF, "vllm", ""), command=command) == ""
+    variables = json.loads(seen.read_text())
+    assert not {*keys} & {*variables}
+    assert variables["OUTDRAFT_OF_THE_USER"] == "secret"
+    assert variables["PATH"]
+
+
 def test_without_results_of_tune_the_advice_itself_is_written(tmp_path: Path) -> None:
     assert acted(tmp_path, lambda it: it.do(OFF, "vllm", "")) == ""
     written = json.loads((tmp_path / "r0_8000.json").read_text())
@@ -121,7 +197,9 @@ def test_commands_that_fail_hang_or_are_not_there(tmp_path: Path) -> None:
     assert run("false") == "false ended with code 1"
     assert run("no-such-command-here").startswith("no-such-command-here cannot be run")
     start = time.monotonic()
-    assert run("sleep", "60", limit_s=0.2) == "sleep took more than 0.2 s and was ended"
+    hung = run("sleep", "60", limit_s=0.2)
+    assert hung == "sleep took more than 0.2 s and was ended"
+    assert isinstance(hung, Passing)
     assert time.monotonic() - start < 10
 
 

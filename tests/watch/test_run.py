@@ -38,11 +38,13 @@ class Heard:
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     status: int = 200
+    limits: list[list[int]] = field(default_factory=list)  # what our server says that it has
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[str]:
         app = web.Application()
         app.router.add_post("/{path:.*}", self._hear)
+        app.router.add_get("/admin/speculation", self._show)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -55,6 +57,9 @@ class Heard:
         self.bodies.append(await request.json())
         self.headers.append(dict(request.headers))
         return web.json_response({}, status=self.status)
+
+    async def _show(self, request: web.Request) -> web.Response:
+        return web.json_response({"limits": self.limits}, status=self.status)
 
 
 def watched(*words: str, stop_after: int | None = None) -> tuple[Snapshot, list[Snapshot]]:
@@ -161,6 +166,30 @@ def test_a_deed_is_done_and_one_that_did_not_help_is_taken_back(tmp_path: Path) 
     ]  # fmt: skip
     assert heard.bodies == [{"max_k": 2}, {"max_k": None}]
     assert {each["Authorization"] for each in heard.headers} == {"Bearer key"}
+
+
+def test_limits_that_were_there_are_kept_in_the_deed_and_restored(tmp_path: Path) -> None:
+    heard = Heard(limits=[[1, 5], [9, 2]])
+    [notice] = done(Deed("a", Action.LOWER_K, 3, "", time.time()), "", heard, tmp_path)
+    deed = Deed.from_json(notice.data)
+    assert deed.limits == ((1, 5), (9, 2))
+    heard.limits = [[1, 3], [9, 2]]
+    done(replace(deed, state=DeedState.TAKEN_BACK), "", heard, tmp_path)
+    assert heard.bodies == [{"schedule": [[1, 3], [9, 2]]}, {"schedule": [[1, 5], [9, 2]]}]
+
+
+def test_limits_read_before_a_kill_are_not_read_again(tmp_path: Path) -> None:
+    """The server may have been told already: what it shows then is what we set."""
+    files = {"events": tmp_path / "e.jsonl", "state": tmp_path / "s.json"}
+    watch = Watch(WatchRules(acts=True), now=time.time(), **files)
+    deed = Deed("a", Action.LOWER_K, 3, "", time.time(), limits=((1, 5),))
+    watch.note(deed)
+    watch.events.close()
+    [wanted] = Watch(WatchRules(acts=True), now=time.time(), **files).wanted
+    assert wanted == deed
+    heard = Heard(limits=[[1, 3]])
+    [notice] = done(wanted, "", heard, tmp_path)
+    assert Deed.from_json(notice.data).limits == ((1, 5),)
 
 
 def test_a_deed_that_cannot_be_done_is_said(tmp_path: Path) -> None:

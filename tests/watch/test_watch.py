@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from outdraft.watch.actions import DeedState
 from outdraft.watch.advice import AdviceRules
-from outdraft.watch.findings import FLEET, Action, Source
+from outdraft.watch.findings import FLEET, Action, Advice, Benefit, Source
 from outdraft.watch.scraper import Unreadable
 from outdraft.watch.snapshot import ReplicaState, Snapshot
 from outdraft.watch.watch import Watch, WatchRules
+from outdraft.watch.weighing import Worth
 from tests.watch.servers import PlantedServer
 
 BEGIN = 1_800_000_000.0
@@ -181,6 +183,125 @@ def test_a_deed_that_does_not_help_is_taken_back_and_not_done_again() -> None:
     ]
     assert "did not help and is taken back" in told[3].text
     assert told[3].at - told[2].at <= 3 * RULES.advice.dwell_s + 60
+
+
+ACTS = replace(RULES, acts=True)
+
+
+def falling_room() -> Room:
+    return Room({"a": PlantedServer(1), "plain": PlantedServer(2, speculates=False)})
+
+
+def following(room: Room) -> Callable[[Watch], None]:
+    def act(watch: Watch) -> None:
+        while watch.wanted:
+            deed = watch.wanted.pop(0)
+            room.servers[deed.replica].max_k = 0 if deed.state is DeedState.ASKED else 4
+            watch.done(deed, "", room.now)
+
+    return act
+
+
+def test_the_good_time_before_a_fall_is_no_part_of_the_speed_before() -> None:
+    room = falling_room()
+    watch = a_watch(room, ACTS)
+    room.watch_for(watch, 3600)
+    room.servers["a"].speedup = 0.8
+    room.watch_for(watch, 2400, following(room))
+    deed = watch.state.deeds.newest["a"]
+    assert deed.state is DeedState.HELPED
+    assert deed.speed is not None
+    assert deed.speed.seconds == pytest.approx(0.03 / 0.8, rel=0.03)
+
+
+def test_what_cannot_be_compared_is_left_as_it_is() -> None:
+    room = Room({"a": PlantedServer(1, speedup=0.6), "plain": PlantedServer(2, speculates=False)})
+    watch = a_watch(room, ACTS)
+
+    def act(watch: Watch) -> None:
+        """Done; from then on there is half as much to do."""
+        while watch.wanted:
+            deed = watch.wanted.pop(0)
+            room.servers["a"].max_k, room.servers["a"].running = 0, 1.5
+            watch.done(deed, "", room.now)
+
+    room.watch_for(watch, 2400, act)
+    assert watch.state.deeds.newest["a"].state is DeedState.NOT_KNOWN
+    last = [each.notice for each in watch.told if each.notice.kind == "action"][-1]
+    assert last.text.startswith("TURN OFF is done, it is not known whether it helped: ")
+    assert not watch.state.deeds.barred
+
+
+def test_the_first_advice_is_followed_after_the_dwell_time_only() -> None:
+    room = Room({"a": PlantedServer(1, speedup=0.6), "plain": PlantedServer(2, speculates=False)})
+    rules = replace(ACTS, advice=replace(ACTS.advice, dwell_s=900.0))
+    watch = a_watch(room, rules)
+    room.watch_for(watch, 1800)
+    notices = {each.notice.kind: each.notice for each in watch.told if each.notice.replica == "a"}
+    waited_s = notices["action"].at - notices["advice"].at
+    assert 900.0 - rules.advice.first_dwell_s - 15 <= waited_s <= 900.0
+
+
+def test_a_deed_that_takes_long_is_judged_from_its_end_on() -> None:
+    room = Room({"a": PlantedServer(1, speedup=0.6), "plain": PlantedServer(2, speculates=False)})
+    watch = a_watch(room, ACTS)
+
+    def act(watch: Watch) -> None:
+        """Only ten minutes after it was asked for."""
+        if watch.wanted and room.now - watch.wanted[0].at >= 600:
+            following(room)(watch)
+
+    room.watch_for(watch, 2400, act)
+    actions = [each.notice for each in watch.told if each.notice.kind == "action"]
+    assert [each.text.split(":")[0] for each in actions] == [
+        "TURN OFF", "TURN OFF is done", "TURN OFF helped",
+    ]  # fmt: skip
+    assert actions[2].data["at"] == actions[1].at
+    assert actions[2].at - actions[1].at >= RULES.advice.dwell_s
+
+
+def test_taking_back_that_fails_is_tried_again_also_after_a_restart(tmp_path: Path) -> None:
+    room = Room({"a": PlantedServer(1, speedup=0.6), "plain": PlantedServer(2, speculates=False)})
+    tried: list[float] = []
+
+    def act(watch: Watch) -> None:
+        """Nothing helps, and it can be taken back the fourth time."""
+        while watch.wanted:
+            deed = watch.wanted.pop(0)
+            is_back = deed.state is DeedState.TAKEN_BACK
+            tried.extend([room.now] if is_back else [])
+            watch.done(deed, "http 500" if is_back and len(tried) < 4 else "", room.now)
+
+    watch = a_watch(room, ACTS, tmp_path)
+    while len(tried) < 2 and room.now < BEGIN + 3600:
+        room.watch_for(watch, 5, act)
+    assert len(tried) == 2
+    watch.close(room.now)
+    watch = a_watch(room, ACTS, tmp_path)
+    room.watch_for(watch, 1200, act)
+    assert [b - a for a, b in pairwise(tried)] == pytest.approx([30.0, 60.0, 120.0], abs=5)
+    texts = [each.notice.text for each in watch.told if each.notice.kind == "action"]
+    assert texts == ["TURN OFF could not be taken back: http 500", "TURN OFF is taken back"]
+    assert watch.state.deeds.newest["a"].state is DeedState.BACK
+
+
+def test_a_part_is_remembered_and_judged_by_its_own_benefit() -> None:
+    room = falling_room()
+    watch = a_watch(room, ACTS)
+    room.watch_for(watch, 600)
+    part = Benefit(Source.CONTROL, 0.8, 0.75, 0.85, room.now, room.now, "x", 3.0, "3-4 at a time")
+    advice = Advice(Action.TURN_OFF_FOR, "a", BEGIN, "it loses", part=part.part)
+    watch._worth["a"] = Worth(replace(part, estimate=1.2, part=""), (part,))
+    watch._right_since["a"] = BEGIN
+    watch._decide("a", advice, room.now)
+    [deed] = watch.wanted
+    assert deed.benefit == part
+    watch.done(deed, "", room.now)
+    later = room.now + RULES.advice.dwell_s
+    better = replace(part, estimate=1.0, low=0.95, high=1.05, start=later)
+    watch._worth["a"] = Worth(replace(better, estimate=0.5, part=""), (better,))
+    watch._judge(watch.state.deeds.newest["a"], later)
+    assert watch.state.deeds.newest["a"].state is DeedState.HELPED
 
 
 def test_a_watch_goes_on_where_it_was_ended(tmp_path: Path) -> None:

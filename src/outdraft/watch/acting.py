@@ -19,7 +19,7 @@ from outdraft.emit import nearest_config, write_form
 from outdraft.errors import OutdraftError
 from outdraft.observe.fetch import page_url
 from outdraft.speculation import OFF, Speculation
-from outdraft.watch.actions import Deed, limits_body, loads_of
+from outdraft.watch.actions import Deed, Limits, Passing, body_of, limits_body, loads_of
 from outdraft.watch.findings import Action
 from outdraft.whole_file import write_json, write_text
 
@@ -27,6 +27,8 @@ _LIMIT_S = 10.0
 _COMMAND_LIMIT_S = 600.0
 _MAX_ANSWER = 1 << 16
 _OURS = "outdraft"
+_SECRETS = ("OUTDRAFT_ADMIN_KEY", "OUTDRAFT_API_KEY", "OUTDRAFT_WEBHOOK_SECRET")
+_AGAIN = frozenset({408, 425, 429, *range(500, 600)})  # answers that may be others in minutes
 _MANY = 1 << 16  # more texts at a time than any server writes
 
 
@@ -59,16 +61,34 @@ class Acting:
 
     async def undo(self, deed: Deed, engine: str | None, url: str) -> str:
         if engine == _OURS:
-            return await self._tell(url, {"max_k": None})
+            return await self._tell(url, body_of(deed.limits or ()))
         return await self._configure(deed, engine or "", is_back=True)
 
+    async def limits(self, url: str) -> tuple[Limits | None, str]:
+        """Of our server, as they are now, and what went wrong."""
+        said, problem = await self._ask("GET", url)
+        if problem:
+            return None, problem
+        try:
+            found = tuple((int(start), int(k)) for start, k in json.loads(said)["limits"])
+        except (ValueError, LookupError, TypeError):
+            return None, "it does not say which limits it has"
+        return found, ""
+
     async def _tell(self, url: str, body: dict[str, object]) -> str:
+        return (await self._ask("POST", url, body))[1]
+
+    async def _ask(
+        self, method: str, url: str, body: dict[str, object] | None = None
+    ) -> tuple[str, str]:
+        """What our server's admin endpoint says, and what went wrong."""
         if self.admin_key is None:
-            return "no --admin-key was given"
+            return "", "no --admin-key was given"
         headers = {"Authorization": f"Bearer {self.admin_key}"}
         address = URL(page_url(url, "/admin/speculation")).with_user(None)
         try:
-            async with self.session.post(
+            async with self.session.request(
+                method,
                 address,
                 json=body,
                 headers=headers,
@@ -77,12 +97,13 @@ class Acting:
             ) as answer:
                 said = str(await answer.content.read(_MAX_ANSWER), "utf-8", errors="replace")
                 if answer.status == 200:
-                    return ""
-                return f"http {answer.status}{_message(said)}"
+                    return said, ""
+                problem = f"http {answer.status}{_message(said)}"
+                return "", Passing(problem) if answer.status in _AGAIN else problem
         except TimeoutError:
-            return f"no answer within {_LIMIT_S:g} s"
+            return "", Passing(f"no answer within {_LIMIT_S:g} s")
         except (aiohttp.ClientError, OSError, ValueError) as failure:
-            return f"it could not be reached ({type(failure).__name__})"
+            return "", Passing(f"it could not be reached ({type(failure).__name__})")
 
     async def _configure(self, deed: Deed, engine: str, *, is_back: bool) -> str:
         """Writes what the server should be started with, then runs the command."""
@@ -105,11 +126,11 @@ class Acting:
         return await self._run(deed, path, words)
 
     async def _run(self, deed: Deed, path: Path, words: str) -> str:
-        """Without a shell: a replica's name is one word, whatever is in it."""
+        """Without a shell: a replica's name is one word, whatever is in it. Without our keys."""
         filled = {"{config}": str(path), "{replica}": deed.replica}
         argv = [filled.get(word, word) for word in self.command]
         env = {
-            **os.environ,
+            **{key: value for key, value in os.environ.items() if key not in _SECRETS},
             "OUTDRAFT_ADVICE": words,
             "OUTDRAFT_REPLICA": deed.replica,
             "OUTDRAFT_CONFIG": str(path),
@@ -131,7 +152,7 @@ class Acting:
             async with asyncio.timeout(self.command_limit_s):
                 code = await process.wait()
         except TimeoutError:
-            return f"{argv[0]} took more than {self.command_limit_s:g} s and was ended"
+            return Passing(f"{argv[0]} took more than {self.command_limit_s:g} s and was ended")
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):

@@ -1,8 +1,9 @@
 """What `--act` does, and whether it helped. Pure: doing it is in `acting`.
 
-A deed follows an advice. After the dwell time it is looked at: texts must come clearly faster than
-before, or the benefit must be clearly higher. One that did not help is taken back, and the same is
-not done again for a day.
+A deed follows an advice. After the dwell time it is looked at, under about the same load: texts
+must come clearly faster than before, or the benefit must be clearly higher. One that was seen not
+to help is taken back, and the same is not done again for a day. One of which nothing can be said
+stays.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from outdraft.speculation import MAX_K
 from outdraft.watch.findings import Action, Advice, Benefit
 
 _BARRED_S = 24 * 3600.0
+_PASSING_S = 600.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 30.0, 3600.0  # before it is tried again to take one back
 _HOUR_S = 3600.0
 _CLEAR = 1.96  # standard errors
-_SAME_LOAD = (0.6, 1.6)
-_LOOKS = 3  # dwell times after which what is still unclear did not help
+_SAME_LOAD = (0.8, 1.25)
+_LOOKS = 3  # dwell times after which nothing new is waited for
 _LOAD = re.compile(r"(\d+)(?:-(\d+))? at a time")
 
 
@@ -29,6 +32,7 @@ class DeedState(StrEnum):
     ASKED = "asked"  # is being done
     DONE = "done"  # it is not known yet whether it helped
     HELPED = "helped"
+    NOT_KNOWN = "not known"  # done and left so: nothing says whether it helped
     FAILED = "failed"  # could not be done
     TAKEN_BACK = "taken back"  # that is decided and being done
     BACK = "back"  # all is as it was
@@ -37,6 +41,15 @@ class DeedState(StrEnum):
 # Somebody has to do something; after a restart it is done once more.
 TO_DO = (DeedState.ASKED, DeedState.TAKEN_BACK)
 _OPEN = (*TO_DO, DeedState.DONE)
+_STANDS = (DeedState.HELPED, DeedState.NOT_KNOWN)
+
+Limits = tuple[tuple[int, int], ...]  # (from so many running texts on, k) of our server; () is none
+
+
+class Passing(str):
+    """A problem that may be gone in some minutes: nobody answered, or not in time."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +67,13 @@ class Deed:
     action: Action
     k: int | None
     part: str
-    at: float
+    at: float  # when it was asked for; once it is done, when that was
     state: DeedState = DeedState.ASKED
     speed: Speed | None = None  # before it
-    benefit: Benefit | None = None  # before it
+    benefit: Benefit | None = None  # before it, of the part that it is about where that is known
+    limits: Limits | None = None  # of our server before it; None: they were not read
+    tries: int = 0  # to take it back that failed
+    again_at: float | None = None  # when it may be tried again
 
     @property
     def words(self) -> str:
@@ -65,7 +81,7 @@ class Deed:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Deed:
-        speed, benefit = data.get("speed"), data.get("benefit")
+        speed, benefit, limits = data.get("speed"), data.get("benefit"), data.get("limits")
         return cls(
             **{
                 **data,
@@ -73,8 +89,21 @@ class Deed:
                 "state": DeedState(data["state"]),
                 "speed": None if speed is None else Speed(**speed),
                 "benefit": None if benefit is None else Benefit.from_json(benefit),
+                "limits": None if limits is None else tuple((at, k) for at, k in limits),
             }
         )
+
+    def ended(self, problem: str, now: float) -> Deed:
+        """After it was done, or taken back, or that went wrong: taking back is tried again."""
+        if self.state is DeedState.TAKEN_BACK:
+            if not problem:
+                return replace(self, state=DeedState.BACK, again_at=None)
+            pause_s = min(_FIRST_PAUSE_S * 2.0 ** min(self.tries, 20), _LONGEST_PAUSE_S)
+            return replace(self, tries=self.tries + 1, again_at=now + pause_s)
+        if not problem:
+            return replace(self, state=DeedState.DONE, at=now)
+        barred_s = _PASSING_S if isinstance(problem, Passing) else _BARRED_S
+        return replace(self, state=DeedState.FAILED, at=now, again_at=now + barred_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +113,9 @@ class Deeds:
     barred: Mapping[str, float] = field(default_factory=dict)  # "replica words" → until when
 
     def with_deed(self, deed: Deed) -> Deeds:
-        is_new = deed.state is DeedState.ASKED
+        known = self.newest.get(deed.replica)
+        is_asked = known is not None and known.state is DeedState.ASKED
+        is_new = deed.state is DeedState.ASKED and not is_asked
         times = (*self.times, deed.at) if is_new else self.times
         return replace(
             self,
@@ -93,9 +124,10 @@ class Deeds:
         )
 
     def ended(self, deed: Deed, now: float) -> Deeds:
-        """Taken back, or not possible: not again for a day."""
-        barred = {key: until for key, until in self.barred.items() if until > now}
-        barred[_key(deed)] = now + _BARRED_S
+        """Taken back, or not possible: not again for a day, or as long as the deed says."""
+        barred = {key: end for key, end in self.barred.items() if end > now}
+        until = deed.again_at if deed.state is DeedState.FAILED else None
+        barred[_key(deed)] = now + _BARRED_S if until is None else until
         return replace(self.with_deed(deed), barred=barred)
 
     def to_json(self) -> dict[str, Any]:
@@ -120,8 +152,12 @@ def next_deed(
         advice.replica, advice.action, advice.k, advice.part, now,
         speed=speed, benefit=advice.benefit,
     )  # fmt: skip
-    if last is not None and last.state is DeedState.HELPED and last.words == deed.words:
-        return None
+    if last is not None and last.words == deed.words:
+        if last.state in _STANDS:
+            return None
+        if last.state is DeedState.FAILED and now - last.at < _HOUR_S:
+            # The server may have been told although it gave no answer.
+            deed = replace(deed, limits=last.limits)
     if deeds.barred.get(_key(deed), 0.0) > now:
         return None
     recent = [at for at in deeds.times if at > now - _HOUR_S]
@@ -135,43 +171,57 @@ def judged(
     if now - deed.at < dwell_s:
         return DeedState.DONE, ""
     gain = _gain(deed, speed, benefit)
-    if gain is not None:
-        change, error, words = gain
-        if change > _CLEAR * error:
-            return DeedState.HELPED, words
-        if change < -_CLEAR * error:
-            return DeedState.TAKEN_BACK, words
+    if gain is not None and gain.change > _CLEAR * gain.error:
+        return DeedState.HELPED, gain.words
+    if gain is not None and gain.change < -_CLEAR * gain.error:
+        return DeedState.TAKEN_BACK, gain.words
     if now - deed.at < _LOOKS * dwell_s:
         return DeedState.DONE, ""
-    words = "nothing to compare with was seen" if gain is None else gain[2]
-    return DeedState.TAKEN_BACK, f"not clearly better: {words}"
+    if gain is None:
+        return DeedState.NOT_KNOWN, "nothing was seen under about the same load"
+    # What is right for a part of the traffic need not show in all of it.
+    is_diluted = deed.action is Action.TURN_OFF_FOR and not gain.part
+    state = DeedState.NOT_KNOWN if is_diluted else DeedState.TAKEN_BACK
+    return state, f"not clearly better: {gain.words}"
 
 
-def _gain(
-    deed: Deed, speed: Speed | None, benefit: Benefit | None
-) -> tuple[float, float, str] | None:
-    """The logarithm of how much faster it is now, its error, and that in words."""
+class _Gain(NamedTuple):
+    change: float  # the logarithm of how much faster it is now
+    error: float
+    words: str
+    part: str = ""  # of the traffic; empty: all of it
+
+
+def _gain(deed: Deed, speed: Speed | None, benefit: Benefit | None) -> _Gain | None:
+    """None where nothing can be compared: another load is no comparison."""
     before = deed.benefit
     errors = _error(before), _error(benefit)
     if (
         deed.action is not Action.TURN_OFF
         and before is not None
         and benefit is not None
-        and before.source is benefit.source
+        and (before.source, before.part) == (benefit.source, benefit.part)
+        and _is_same_load(before.running, benefit.running)
         and errors[0] is not None
         and errors[1] is not None
     ):
         change = math.log(benefit.estimate / before.estimate)
         words = f"net benefit {benefit.estimate:.2f} after {before.estimate:.2f}"
-        return change, math.hypot(errors[0], errors[1]), words
+        return _Gain(change, math.hypot(errors[0], errors[1]), words, benefit.part)
     if deed.speed is None or speed is None:
         return None
-    load = (speed.running + 0.5) / (deed.speed.running + 0.5)
-    if not _SAME_LOAD[0] <= load <= _SAME_LOAD[1]:
+    if not _is_same_load(deed.speed.running, speed.running):
         return None
     error = math.hypot(deed.speed.error / deed.speed.seconds, speed.error / speed.seconds)
     words = f"{1e3 * speed.seconds:.3g} ms per token after {1e3 * deed.speed.seconds:.3g}"
-    return math.log(deed.speed.seconds / speed.seconds), error, words
+    return _Gain(math.log(deed.speed.seconds / speed.seconds), error, words)
+
+
+def _is_same_load(before: float | None, after: float | None) -> bool:
+    """By texts at a time; some wobble of very few is none of the load."""
+    if before is None or after is None:
+        return False
+    return _SAME_LOAD[0] <= (after + 0.5) / (before + 0.5) <= _SAME_LOAD[1]
 
 
 def _error(benefit: Benefit | None) -> float | None:
@@ -194,11 +244,27 @@ def loads_of(part: str) -> tuple[tuple[int, int | None], ...] | None:
 
 
 def limits_body(deed: Deed) -> dict[str, Any] | None:
-    """What our server's admin endpoint is told; None where it has no words for it."""
+    """What our server's admin endpoint is told; None where it has no words for it. Limits that
+    were there before stay: a deed never lifts one."""
+    limits = _limits_of(deed)
+    return None if limits is None else body_of(_lower(limits, deed.limits or ()))
+
+
+def body_of(limits: Limits) -> dict[str, Any]:
+    """Sets exactly these limits."""
+    if not limits:
+        return {"max_k": None}
+    if len(limits) == 1:
+        return {"max_k": limits[0][1]}
+    return {"schedule": [list(each) for each in limits]}
+
+
+def _limits_of(deed: Deed) -> Limits | None:
+    """Of the deed alone."""
     if deed.action is Action.TURN_OFF:
-        return {"max_k": 0}
+        return ((1, 0),)
     if deed.action is Action.LOWER_K:
-        return {"max_k": deed.k}
+        return None if deed.k is None else ((1, deed.k),)
     loads = loads_of(deed.part)
     if loads is None:
         return None
@@ -207,7 +273,23 @@ def limits_body(deed: Deed) -> dict[str, Any] | None:
         ks[first] = 0
         if last is not None:
             ks.setdefault(last + 1, MAX_K)
-    return {"schedule": [[running, ks[running]] for running in sorted(ks)]}
+    return tuple(sorted(ks.items()))
+
+
+def _lower(one: Limits, other: Limits) -> Limits:
+    """The lower one at every load; neighbours that became equal are one."""
+    if not other:
+        return one
+    found: list[tuple[int, int]] = []
+    for start in sorted({start for start, _ in (*one, *other)}):
+        k = min(_k_at(one, start), _k_at(other, start))
+        if not found or found[-1][1] != k:
+            found.append((start, k))
+    return tuple(found)
+
+
+def _k_at(limits: Limits, running: int) -> int:
+    return next((k for start, k in reversed(limits) if start <= running), MAX_K)
 
 
 def _key(deed: Deed) -> str:

@@ -70,12 +70,18 @@ class Running:
         histories = self._watch.histories
         last = histories[deed.replica].last if deed.replica in histories else None
         engine, url = None if last is None else last.engine, self._readings.url(deed.replica)
+        problem = ""
         if url is None and engine == OURS:
             problem = "its address is not known; give its URL, not --prometheus"
         elif deed.state is DeedState.TAKEN_BACK:
             problem = await self._acting.undo(deed, engine, url or "")
         else:
-            problem = await self._acting.do(deed, engine, url or "")
+            if engine == OURS and deed.limits is None:
+                limits, problem = await self._acting.limits(url or "")
+                deed = replace(deed, limits=limits)
+            if not problem:
+                self._watch.note(deed)
+                problem = await self._acting.do(deed, engine, url or "")
         self._watch.done(deed, problem, time.time())
 
 

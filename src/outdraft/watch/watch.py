@@ -37,8 +37,8 @@ from outdraft.watch.state import (
 )
 from outdraft.watch.weighing import Worth, weigh
 
-_SPEED_S = 1800.0  # over which the speed before a deed is measured, at most
-_SPEED_MINUTES = 3  # at least, before and after
+_SPEED_MINUTES = 3  # over which a speed is measured at least, before and after a deed
+_SHORTEST_S = 60.0 * (_SPEED_MINUTES + 2)  # that has room for so many whole minutes
 _SETTLES_S = 60.0
 _WEIGH_S = 1.0  # for each replica, between two times that benefits are worked out: about 30 ms each
 _SHOWN = 50  # notices in a snapshot
@@ -83,12 +83,15 @@ class Watch:
         self._presence = Presence(self.histories, self.events.recent)
         self._rows: dict[str, tuple[Rows, Rows]] = {}
         self._worth: dict[str, Worth] = {}
+        self._right_since: dict[str, float] = {}  # what stands, also before it stood
         self._weighed_at = self._saved_at = self._histories_saved_at = 0.0
         self._alarms_at = 0.0
         self._is_changed = False
         self.told: list[Told] = []  # since somebody last took them away
         self.wanted: list[Deed] = [  # to be done by somebody, who then calls `done`
-            deed for deed in self.state.deeds.newest.values() if deed.state in TO_DO
+            deed
+            for deed in self.state.deeds.newest.values()
+            if deed.state in TO_DO and deed.again_at is None
         ]
 
     def look(self, found: Mapping[str, Reading | Unreadable], now: float) -> Snapshot:
@@ -112,19 +115,24 @@ class Watch:
             rules = replace(self.rules.advice, apart_s=pause_s + self.rules.interval_s)
             self._advise(present, windows, now, rules)
             self._act(present, now)
+        self._take_back_again(now)
         self.state = replace(self.state, at=now)
         self._save(now)
         return self._snapshot(found, windows, now)
 
     def done(self, deed: Deed, problem: str, now: float) -> None:
         """A deed of `wanted` was done, or taken back, or that went wrong."""
-        if deed.state is DeedState.TAKEN_BACK:
-            state, words = DeedState.BACK, f"{deed.words} is taken back"
-        else:
-            state, words = DeedState.DONE, f"{deed.words} is done"
-        if problem:
-            state, words = DeedState.FAILED, f"{words.replace(' is ', ' could not be ')}: {problem}"
-        self._tell(Notice(now, ACTION, deed.replica, words, asdict(replace(deed, state=state))))
+        what = "taken back" if deed.state is DeedState.TAKEN_BACK else "done"
+        text = (
+            f"{deed.words} could not be {what}: {problem}" if problem else f"{deed.words} is {what}"
+        )
+        self._tell(Notice(now, ACTION, deed.replica, text, asdict(deed.ended(problem, now))))
+
+    def note(self, deed: Deed) -> None:
+        """What was found out before it is done; on the disk, since afterwards it cannot be."""
+        self.state = replace(self.state, deeds=self.state.deeds.with_deed(deed))
+        if self._path is not None:
+            save_state(self._path, self.state)
 
     def delivered(self, number: int) -> None:
         if number > self.state.delivered:
@@ -185,6 +193,7 @@ class Watch:
             advice[FLEET] = self._advised(FLEET, seen, now, rules)
         kept = {FLEET, *self.histories}
         advice = {name: each for name, each in advice.items() if name in kept}
+        self._right_since = {k: v for k, v in self._right_since.items() if k in kept}
         self.state = replace(self.state, advice=advice)
 
     def _advised(self, name: str, seen: Seen, now: float, rules: AdviceRules) -> AdviceState:
@@ -192,6 +201,8 @@ class Watch:
         after = advise(before, seen, now, name, rules)
         old, new = before.standing, after.standing
         if new is not None and (old is None or old.words != new.words):
+            was_candidate = before.candidate is not None and before.candidate.action is new.action
+            self._right_since[name] = before.since if was_candidate else new.since
             text = f"{new.words}: {new.reason}"
             self._tell(Notice(now, ADVICE, name, text, asdict(new)))
         return after
@@ -208,10 +219,19 @@ class Watch:
                 self._decide(name, advised.standing, now)
 
     def _decide(self, name: str, advice: Advice, now: float) -> None:
-        speed = self._speed(name, now - _SPEED_S, now)
+        since = self._right_since.get(name, advice.since)
+        if now - since < self.rules.advice.dwell_s:
+            return  # the first advice stands sooner than that
+        # Not of the time in which another advice was right: that was another traffic.
+        speed = self._speed(name, max(since, now - max(self.rules.window_s, _SHORTEST_S)), now)
         if speed is None:
             return  # nobody could say later whether it helped
         most = self.rules.most_deeds_per_hour
+        parts = [
+            each for each in self._worth_of(name).parts if each.part in advice.part.split(", ")
+        ]
+        if parts:
+            advice = replace(advice, benefit=min(parts, key=lambda each: each.estimate))
         deed = next_deed(self.state.deeds, advice, now, speed=speed, most_per_hour=most)
         if deed is not None:
             self._tell(Notice(now, ACTION, name, f"{deed.words}: {advice.reason}", asdict(deed)))
@@ -219,19 +239,37 @@ class Watch:
 
     def _judge(self, deed: Deed, now: float) -> None:
         speed = self._speed(deed.replica, deed.at + _SETTLES_S, now)
-        benefit = self._worth.get(deed.replica, Worth()).benefit
+        worth = self._worth_of(deed.replica)
+        part = "" if deed.benefit is None else deed.benefit.part
+        benefit = next((each for each in worth.parts if each.part == part), None)
+        if not part:
+            benefit = worth.benefit
         if benefit is not None and benefit.start < deed.at:
             benefit = None  # of the time before
         state, figures = judged(deed, speed, benefit, now, self.rules.advice.dwell_s)
-        if state is DeedState.HELPED:
+        if state in (DeedState.HELPED, DeedState.NOT_KNOWN):
             deed = replace(deed, state=state)
             text = f"{deed.words} helped: {figures}"
+            if state is DeedState.NOT_KNOWN:
+                text = f"{deed.words} is done, it is not known whether it helped: {figures}"
             self._tell(Notice(now, ACTION, deed.replica, text, asdict(deed)))
         elif state is DeedState.TAKEN_BACK:
             deed = replace(deed, state=state)
             text = f"{deed.words} did not help and is taken back: {figures}"
             self._tell(Notice(now, TAKEN_BACK, deed.replica, text, asdict(deed)))
             self.wanted.append(deed)
+
+    def _take_back_again(self, now: float) -> None:
+        """Where it failed, and the pause is over."""
+        for deed in tuple(self.state.deeds.newest.values()):
+            is_waiting = deed.state is DeedState.TAKEN_BACK and deed.again_at is not None
+            if is_waiting and (deed.again_at or 0.0) <= now and deed.replica in self.histories:
+                deed = replace(deed, again_at=None)
+                self.note(deed)
+                self.wanted.append(deed)
+
+    def _worth_of(self, name: str) -> Worth:
+        return self._worth.get(name, Worth())
 
     def _speed(self, name: str, start: float, end: float) -> Speed | None:
         rows = self._rows[name][0].between(start, end) if name in self._rows else Rows.of(())
