@@ -108,9 +108,9 @@ async def run_watch(
 
 
 def _advice_rules(settings: WatchSettings) -> AdviceRules:
-    """A run of a given length has no time for the usual dwell."""
+    """A run of a given length has no time for the usual dwell. One that acts takes it."""
     rules = AdviceRules(gpu_hour_cost=settings.gpu_hour_cost)
-    if settings.for_s is None:
+    if settings.for_s is None or settings.acts:
         return rules
     dwell_s = min(rules.first_dwell_s, settings.for_s / 6)
     return replace(rules, dwell_s=dwell_s, first_dwell_s=dwell_s)
