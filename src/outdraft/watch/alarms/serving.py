@@ -30,6 +30,7 @@ def nothing_proposed(past: Past, now: float) -> str | None:
     rows = past.minutes.between(now - _UNDRAFTED_S, now)
     tokens, requests = rows.sum("tokens"), rows.sum("requests")
     is_busy = requests >= _UNDRAFTED_REQUESTS and tokens >= _UNDRAFTED_TOKENS
+    is_busy = is_busy and rows.sum("seconds") >= _UNDRAFTED_S / 2
     if past.is_off_on_purpose or not is_busy or not rows["speculates"].all():
         return None
     if rows.sum("drafts") > _DRAFTED * tokens:
