@@ -9,7 +9,7 @@ from outdraft.backends.backend import Serving, Traffic
 from outdraft.backends.checks import check_supported, folder_name, preflight
 from outdraft.backends.lookup import ENGINES, backend_elsewhere
 from outdraft.backends.vllm.speculative_config import vllm_model
-from outdraft.errors import OptionError
+from outdraft.errors import OptionError, PairingError
 from outdraft.speculation import METHODS, OFF, RULES, Speculation
 
 
@@ -36,6 +36,17 @@ def test_what_an_engine_lacks_is_refused_with_what_it_has(engine: str) -> None:
             continue
         with pytest.raises(OptionError, match=f"{backend.title} has no (method|rule).*valid: "):
             check_supported(backend, serving, speculation)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_draft_of_the_other_kind_is_refused(engine: str) -> None:
+    backend = backend_elsewhere(engine)
+    for method, name in (("eagle", "draft"), ("draft_model", "eagle")):
+        if method in backend.capabilities().methods:
+            with pytest.raises(PairingError, match=f"smollm2-135m-{name} is a .*; use method "):
+                check_supported(
+                    backend, Serving("org/t"), Speculation(method, draft=f"smollm2-135m-{name}")
+                )
 
 
 def test_limits_of_any_server_are_warned_of() -> None:

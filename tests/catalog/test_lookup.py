@@ -7,15 +7,18 @@ from pathlib import Path
 import pytest
 
 from outdraft.catalog import (
+    drafts_for,
     engine_model_name,
     header_files,
     local_files,
     local_path,
     resolve,
+    shipped_draft,
 )
-from outdraft.catalog.entries import CATALOG
+from outdraft.catalog.entries import CATALOG, SHIPPED_DRAFTS
 from outdraft.catalog.lookup import hub_address
 from outdraft.errors import CatalogError, OptionError
+from outdraft.modelspec.head import draft_method
 
 
 def test_names_of_the_catalog_become_what_an_engine_finds(tmp_path: Path) -> None:
@@ -27,6 +30,25 @@ def test_names_of_the_catalog_become_what_an_engine_finds(tmp_path: Path) -> Non
     assert Path(engine_model_name("smollm2-135m-draft", notes)).is_file()
     assert engine_model_name(str(tmp_path), notes) == str(tmp_path)
     assert engine_model_name("org/name", notes) == "org/name"
+
+
+@pytest.mark.parametrize("name", SHIPPED_DRAFTS)
+def test_a_draft_that_ships_is_found_by_its_target_and_method(name: str) -> None:
+    method = draft_method(SHIPPED_DRAFTS[name].path)
+    assert method is not None
+    original = CATALOG["smollm2-135m"].hub_id  # the draft fits it as it fits the quantized one
+    for target in ("smollm2-135m", "SmolLM2-135M-Instruct", original):
+        assert name in drafts_for(target)
+        assert shipped_draft(target, method) == name
+
+
+def test_a_target_without_a_draft_is_told_what_there_is() -> None:
+    with pytest.raises(OptionError) as told:
+        shipped_draft("org/mine", "eagle")
+    assert str(told.value) == (
+        "method eagle needs a draft, and none ships for org/mine (there is smollm2-135m-eagle for "
+        "smollm2-135m); name one with --draft, or make one with `outdraft distill`"
+    )
 
 
 def test_local_files_fetch_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

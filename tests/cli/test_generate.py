@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from outdraft.cli.main import main
+from outdraft.testing.tiny_heads import tiny_head
 from outdraft.testing.tiny_models import tiny_gguf, tiny_model
 
 PROMPT = "one two three one two three one two"
@@ -165,8 +166,23 @@ class TestBadInput:
         assert "300" in line
         assert "first" in line
 
-    def test_draft_model_without_a_draft(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert "--draft" in refused(capsys, "hi", "--method", "draft_model")
+    def test_draft_model_without_a_draft(
+        self, target: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        line = refused(capsys, "hi", "--target", target, "--method", "draft_model")
+        assert f"none ships for {target} (there is smollm2-135m-draft for smollm2-135m)" in line
+        assert "--draft" in line
+
+    def test_a_draft_of_the_other_kind(
+        self, target: str, draft: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        head = str(tiny_head(tmp_path / "head", Path(target)))
+        for method, given, words in (
+            ("draft_model", head, "a head, not a model; use method eagle"),
+            ("eagle", draft, "a model, not a head; use method draft_model"),
+        ):
+            line = refused(capsys, "hi", "--target", target, "--method", method, "--draft", given)
+            assert line == f"outdraft: draft {given} is {words}\n"
 
     def test_unsupported_architecture(
         self, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -279,6 +295,24 @@ def test_a_draft_alone_means_draft_model(
     speculation = run_json(capsys, "--target", target, "--draft", draft)["speculation"]
     assert isinstance(speculation, dict)
     assert speculation["method"] == "draft_model"
+
+
+def test_a_head_alone_means_eagle(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = tiny_head(tmp_path / "head", Path(target))
+    found = run_json(capsys, "--target", target, "--draft", str(head), "--max-tokens", "4")
+    speculation = found["speculation"]
+    assert isinstance(speculation, dict)
+    assert speculation["method"] == "eagle"
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("method", ["eagle", "draft_model"])
+def test_the_draft_that_ships_is_found(method: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["generate", "Say hello", "--method", method, "--max-tokens", "12", "--json", *SMALL]
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["speculation"]["num_draft_tokens"] > 0
 
 
 def test_interrupt_is_clean(target: str) -> None:

@@ -47,6 +47,33 @@ class TestJson:
             "draft_model", k=3, draft="some/draft"
         )
 
+    @pytest.mark.parametrize(
+        ("method", "ours", "draft"),
+        [
+            ("eagle3", "eagle", "smollm2-135m-eagle"),
+            ("eagle", "eagle", "smollm2-135m-eagle"),
+            ("draft_model", "draft_model", "smollm2-135m-draft"),
+        ],
+    )
+    def test_a_method_alone_takes_the_draft_that_ships(
+        self, method: str, ours: str, draft: str
+    ) -> None:
+        expected = Speculation(ours, k=4, draft=draft)
+        assert from_json(method=method, num_speculative_tokens=4) == expected
+        flags = ("--method", ours, "--k", "4")
+        assert understood(*flags)[0] == expected
+        assert "none ships for org/x" in refused(*flags, "--target", "org/x")
+        config = json.dumps({"method": method})
+        assert "none ships for org/x" in refused(
+            "--speculative-config", config, "--target", "org/x"
+        )
+
+    @pytest.mark.parametrize(("name", "method"), [("eagle", "eagle"), ("draft", "draft_model")])
+    def test_a_draft_alone_says_its_method(self, name: str, method: str) -> None:
+        draft = f"smollm2-135m-{name}"
+        assert from_json(model=draft) == Speculation(method, draft=draft)
+        assert understood("--draft", draft)[0] == Speculation(method, draft=draft)
+
     def test_ngram(self) -> None:
         assert from_json(
             method="ngram", num_speculative_tokens=4, prompt_lookup_min=2, prompt_lookup_max=6
@@ -76,7 +103,7 @@ class TestJson:
             ('{"method": "ngram", "num_spec_tokens": 3}', ["'num_spec_tokens'", "valid:"]),
             ('{"method": "ngram", "disable_padded_drafter_batch": true}', ["disable_padded"]),
             ('{"method": "medusa", "model": "d"}', ["'medusa'", "off, ngram, suffix, draft_model"]),
-            ('{"method": "draft_model"}', ["needs a draft"]),
+            ('{"method": "draft_model", "model": ""}', ["needs a draft"]),
             ('{"num_speculative_tokens": 3}', ["no method", "ngram"]),
             ('{"method": "ngram", "num_speculative_tokens": 0}', ["k must be", "got 0"]),
             ('{"method": "ngram", "num_speculative_tokens": "3"}', ["whole number", "'3'"]),

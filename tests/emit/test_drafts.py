@@ -10,7 +10,7 @@ import pytest
 from outdraft.backends.backend import Serving
 from outdraft.catalog.entries import SHIPPED_DRAFTS
 from outdraft.emit import engine_config, needs_folder
-from outdraft.errors import OptionError
+from outdraft.errors import OptionError, PairingError
 from outdraft.speculation import Speculation
 from outdraft.testing.tiny_heads import tiny_head
 from outdraft.testing.tiny_models import tiny_gguf, tiny_model
@@ -48,14 +48,15 @@ def test_the_file_for_llamacpp(tmp_path: Path) -> None:
     file = tiny_gguf(tmp_path / "one" / "d.gguf")
     assert draft_file(str(file.parent)) == str(file)
     folder = tiny_model(tmp_path / "folder", "llama")
-    for name, words in ((str(folder), "no .gguf file"), (HEAD, "folder of a head")):
-        with pytest.raises(OptionError, match=words):
-            draft_file(name)
+    with pytest.raises(OptionError, match=r"no \.gguf file"):
+        draft_file(str(folder))
+    with pytest.raises(PairingError, match="is a head, not a model; use method eagle"):
+        draft_file(HEAD)
 
 
 def test_llamacpp_is_not_given_a_head_that_it_cannot_load() -> None:
     head = Speculation("eagle", draft=HEAD, k=4)
-    with pytest.raises(OptionError, match="convert_hf_to_gguf"):
+    with pytest.raises(OptionError, match=r"folder of a head.*convert_hf_to_gguf"):
         engine_config("llamacpp", head, Serving("/m/t.gguf"), version="any")
 
 

@@ -60,6 +60,19 @@ def test_what_cannot_run_is_pruned_with_the_reason() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ("eagle", "no head among the drafts (small); name one with --draft"),
+        ("draft_model", "no model among the drafts (small); name one with --draft"),
+    ],
+)
+def test_a_draft_of_the_other_kind_is_named(method: str, said: str) -> None:
+    other = "draft_model" if method == "eagle" else "eagle"
+    _, [pruned] = enumerate_arms(Space((method,), (3,), {other: ("small",)}), lambda each: None)
+    assert (pruned.name, pruned.reason) == (method, said)
+
+
 def test_each_draft_goes_to_its_method(tmp_path: Path) -> None:
     model, head = (str(make(tmp_path)) for make in (_model, _head))
     assert drafts_by_method(model, (head, model)) == {"draft_model": (model,), "eagle": (head,)}

@@ -6,7 +6,7 @@ from pathlib import Path
 from outdraft.backends.backend import Backend, Serving, Traffic
 from outdraft.catalog import engine_model_name, local_path
 from outdraft.errors import OptionError
-from outdraft.modelspec.head import is_packed
+from outdraft.modelspec.head import check_draft_kind, is_packed
 from outdraft.speculation import METHODS, RULES, WITH_DRAFT, Speculation
 
 _HINTS = tomllib.loads(Path(__file__).with_name("hints.toml").read_text(encoding="utf-8"))
@@ -36,6 +36,8 @@ def check_supported(backend: Backend, serving: Serving, speculation: Speculation
                 f"{backend.title} has no {what} {value!r}{where}; valid: {', '.join(valid)}"
                 f"{hint and f'; {hint}'}"
             )
+    if method in WITH_DRAFT and speculation.draft is not None:
+        check_draft_kind(method, local_path(speculation.draft), speculation.draft)
     if speculation.schedule and method not in supported.schedule_methods:
         hint = hint_for(backend, "schedule")
         raise OptionError(

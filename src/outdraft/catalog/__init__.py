@@ -9,7 +9,7 @@ else ``~/.cache/outdraft``. Whole models of the hub stay in the hub's own cache.
 
 from outdraft.catalog.digests import model_digest
 from outdraft.catalog.download import DownloadProgress, no_progress
-from outdraft.catalog.entries import ModelFiles, drafts_for, find_entry
+from outdraft.catalog.entries import ModelFiles, drafts_for, find_entry, shipped_draft
 from outdraft.catalog.hub import TRAINING_PROMPTS
 from outdraft.catalog.lookup import (
     default_cache_dir,
@@ -36,4 +36,5 @@ __all__ = [
     "model_digest",
     "no_progress",
     "resolve",
+    "shipped_draft",
 ]

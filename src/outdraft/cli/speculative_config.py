@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from outdraft.backends.vllm.old_flags import NGRAM_MODELS, rename_note, translate_values
+from outdraft.catalog import shipped_draft
 from outdraft.cli.options import OLD_OPTIONS
 from outdraft.engine.options import SPECULATION_OPTIONS
-from outdraft.engine.settings import speculation_from
+from outdraft.engine.settings import method_for, speculation_from
 from outdraft.errors import OptionError
-from outdraft.speculation import Speculation
+from outdraft.speculation import WITH_DRAFT, Speculation
 
 
 def speculation_in_any_form(args: argparse.Namespace, say: Callable[[str], None]) -> Speculation:
@@ -35,7 +36,21 @@ def speculation_in_any_form(args: argparse.Namespace, say: Callable[[str], None]
         raise OptionError(f"{ours[0]} and the older flags both say how to speculate; keep one")
     if settings.get("model") in NGRAM_MODELS and settings.get("method") in (None, "ngram"):
         settings |= {"model": None, "method": "ngram"}
-    return Speculation.from_mapping(settings) if settings else speculation_from(args)
+    if not settings:
+        return speculation_from(args)
+    return Speculation.from_mapping(_with_draft(settings, args.target))
+
+
+def _with_draft(settings: dict[str, Any], target: str) -> dict[str, Any]:
+    """A draft alone says the method, and the other way round, as among our own options."""
+    given = {key: value for key, value in settings.items() if value is not None}
+    draft = given.get("model", given.get("draft"))
+    method = "eagle" if given.get("method") == "eagle3" else given.get("method")
+    if method is None and isinstance(draft, str):
+        return {**given, "method": method_for(draft)}
+    if method in WITH_DRAFT and draft is None:
+        return {**given, "draft": shipped_draft(target, method)}
+    return settings
 
 
 def _parse(text: str) -> dict[str, Any]:

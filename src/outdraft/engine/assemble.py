@@ -20,7 +20,7 @@ from outdraft.engine.runners.eager import EagerHeadRunner
 from outdraft.engine.tokenizer import Tokenizer, load_tokenizer
 from outdraft.errors import OptionError, PairingError
 from outdraft.modelspec import HeadSpec, read_head, read_modelspec
-from outdraft.modelspec.head import check_head_fits, is_head
+from outdraft.modelspec.head import check_draft_kind, check_head_fits
 from outdraft.modelspec.vocabulary import vocabulary_difference
 from outdraft.speculation import OFF, WITH_DRAFT, Speculation
 
@@ -74,6 +74,7 @@ def load_engine(
     if speculation.method in WITH_DRAFT and speculation.draft is not None:
         draft = resolve(speculation.draft, progress=progress)
         # Checked before any weights are loaded.
+        check_draft_kind(speculation.method, draft.path, draft.name)
         if speculation.method == "eagle":
             head, spec = read_head(draft.path), read_modelspec(files.path)
             check_head_fits(head, spec, name=draft.name, target_name=files.name)
@@ -149,8 +150,6 @@ def _make_eagle(
 
 
 def _check_pairing(target: ModelFiles, tokenizer: Tokenizer, draft: ModelFiles) -> None:
-    if is_head(draft.path):
-        raise PairingError(f"draft {draft.name} is a head, not a model; use method eagle")
     difference = vocabulary_difference(tokenizer.tokens(), load_tokenizer(draft.path).tokens())
     if difference is not None:
         raise PairingError(

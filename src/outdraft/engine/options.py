@@ -26,9 +26,9 @@ BATCH_OPTIONS = (
 )  # fmt: skip
 
 SPECULATION_OPTIONS = (
-    Option("--method", f"how tokens are proposed: {', '.join(METHODS)} (default: draft_model with "
+    Option("--method", f"how tokens are proposed: {', '.join(METHODS)} (default: that of the "
            "--draft, else off)", choices=METHODS),
-    shared.DRAFT,
+    replace(shared.DRAFT, help=f"{shared.DRAFT.help} (default: the one that ships for the target)"),
     shared.K,
     replace(shared.RULE, choices=RULES),
     replace(shared.DRAFT_QUANTIZATION, choices=QUANTIZATIONS),

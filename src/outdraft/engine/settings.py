@@ -1,11 +1,15 @@
 """What an engine is asked to do: its options, checked and turned into values. No torch."""
 
 import argparse
+from contextlib import suppress
 from typing import Any
 
+from outdraft.catalog import file_beside, local_files, shipped_draft
 from outdraft.engine.sequence import SamplingParams
+from outdraft.errors import CatalogError, OptionError
+from outdraft.modelspec.head import draft_method, is_head
 from outdraft.options import make_settings
-from outdraft.speculation import Speculation
+from outdraft.speculation import WITH_DRAFT, Speculation
 
 
 def engine_settings(args: argparse.Namespace) -> dict[str, Any]:
@@ -16,8 +20,27 @@ def engine_settings(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def speculation_from(args: argparse.Namespace) -> Speculation:
-    method = args.method or ("draft_model" if args.draft else "off")
-    return make_settings(Speculation, args, method=method, quantization=args.draft_quantization)
+    """A draft alone says the method; a method that needs a draft takes the target's own one."""
+    method, draft = args.method, args.draft
+    if method is None:
+        method = "off" if draft is None else method_for(draft)
+    elif draft is None and method in WITH_DRAFT:
+        draft = shipped_draft(args.target, method)
+    return make_settings(
+        Speculation, args, method=method, draft=draft, quantization=args.draft_quantization
+    )
+
+
+def method_for(draft: str) -> str:
+    """By the draft's files, of one on the hub by its config.json."""
+    with suppress(CatalogError, OptionError):  # what cannot be found is told where it is loaded
+        files = local_files(draft)
+        if files is not None:
+            return draft_method(files.path) or "draft_model"
+        config = file_beside(draft, "config.json")
+        if config is not None and is_head(config.parent):
+            return "eagle"
+    return "draft_model"
 
 
 def sampling_params(args: argparse.Namespace) -> SamplingParams:

@@ -113,6 +113,24 @@ def is_head(path: Path) -> bool:
     return config.is_file() and head_kind(read_json(config)) is not None
 
 
+def draft_method(path: Path) -> str | None:
+    """The method that a draft in this folder or file is for; None where there is neither a head
+    nor a model."""
+    if is_head(path):
+        return "eagle"
+    is_model = (path / "config.json").is_file() or (path.suffix == ".gguf" and path.is_file())
+    return "draft_model" if is_model else None
+
+
+def check_draft_kind(method: str, path: Path, name: str) -> None:
+    """Raises PairingError for a head as draft_model and for a model as eagle."""
+    fitting = draft_method(path)
+    if fitting in (None, method):
+        return
+    is_one, is_none = ("head", "model") if fitting == "eagle" else ("model", "head")
+    raise PairingError(f"draft {name} is a {is_one}, not a {is_none}; use method {fitting}")
+
+
 def is_packed(path: Path) -> bool:
     """Whether a folder holds a head some of whose matrices are stored in blocks."""
     if not is_head(path) or not (path / SINGLE).is_file():

@@ -9,7 +9,7 @@ from statistics import mode
 from outdraft.backends.backend import Serving
 from outdraft.catalog import drafts_for, resolve
 from outdraft.errors import OptionError, OutdraftError, PairingError
-from outdraft.modelspec.head import is_head
+from outdraft.modelspec.head import draft_method
 from outdraft.plan import PlanSettings, find_model, plan_memory
 from outdraft.plan.devices import Devices
 from outdraft.plan.plan import Plan
@@ -43,7 +43,7 @@ def enumerate_arms(
         has_draft = method in WITH_DRAFT
         drafts = space.drafts.get(method, ()) if has_draft else (None,)
         if not drafts:
-            pruned.append(Pruned(method, "no draft for it; name one with --draft"))
+            pruned.append(Pruned(method, _no_draft(method, space.drafts)))
         for draft, quantization, rule, devices in product(
             drafts,
             space.quantizations if has_draft else ("none",),
@@ -72,8 +72,15 @@ def drafts_by_method(target: str, named: tuple[str, ...]) -> dict[str, tuple[str
     if len(set(named)) < len(named):
         raise OptionError(f"--draft {mode(named)} is given twice")
     for draft in named or drafts_for(target):
-        drafts["eagle" if is_head(resolve(draft).path) else "draft_model"].append(draft)
+        drafts[draft_method(resolve(draft).path) or "draft_model"].append(draft)
     return {method: tuple(each) for method, each in drafts.items()}
+
+
+def _no_draft(method: str, drafts: Mapping[str, tuple[str, ...]]) -> str:
+    named = [draft for each in drafts.values() for draft in each]
+    kind = "head" if method == "eagle" else "model"
+    lacking = f"no {kind} among the drafts ({', '.join(named)})" if named else "no draft for it"
+    return f"{lacking}; name one with --draft"
 
 
 def head_devices(*, is_supported: bool, target_devices: int) -> tuple[int | None, ...]:

@@ -20,7 +20,7 @@ from outdraft.engine.proposers.proposer import DraftRequest, Observation, Propos
 from outdraft.engine.runners.eager import EagerHeadRunner, EagerRunner
 from outdraft.engine.runners.runner import Run
 from outdraft.engine.sequence import SamplingParams, Sequence
-from outdraft.errors import CatalogError, ModelError, PairingError
+from outdraft.errors import CatalogError, PairingError
 from outdraft.modelspec import read_head
 from outdraft.speculation import OFF, Speculation
 from outdraft.testing.contracts import ProposerContract
@@ -338,7 +338,7 @@ def test_what_does_not_fit_is_said_before_anything_is_loaded(bench: Bench, tmp_p
     speculation = Speculation(method="eagle", draft=str(bench.folder))
     with pytest.raises(PairingError, match="hidden states of 64"):
         load_engine(str(wide), speculation)
-    with pytest.raises(ModelError, match="not an EAGLE-3 head"):
+    with pytest.raises(PairingError, match="target is a model, not a head; use method draft_model"):
         engine_of(bench, bench.target)
     model = Speculation(method="draft_model", draft=str(bench.folder))
     with pytest.raises(PairingError, match="use method eagle"):
