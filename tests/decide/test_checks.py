@@ -132,7 +132,19 @@ def test_advice_says_where_texts_part() -> None:
     )
 
 
-def test_the_ceiling_is_a_share_of_what_could_be() -> None:
+def test_the_ceiling_is_what_could_be_and_says_what_share_of_it_is() -> None:
+    """It was "0.576 of at most 4.32"."""
     check = checks(costs=RoundCost(4, 2.0), tpot=exactly(1.25))["ceiling"]
-    assert check.value == pytest.approx(0.5)  # k+1 tokens at a cost of 2: 2.5 at most
-    assert "2.50" in check.threshold
+    assert check.value == pytest.approx(2.5)  # k+1 tokens at a cost of 2
+    assert check.threshold == (
+        "at least 1 with every draft token accepted; measured were 1.25, 50% of that"
+    )
+
+
+def test_a_first_token_has_its_interval() -> None:
+    """So that 0.94 beside "ok" is understood: 1 lies within."""
+    check = checks(ttft=between(0.9, 1.02))["ttft"]
+    assert check.state == OK
+    assert check.threshold == "first tokens not clearly later: speedup [0.90, 1.02]"
+    unknown = checks(ttft=Ratio(0.9, None, None, 0.95, 8, 2))["ttft"]
+    assert (unknown.state, unknown.threshold) == (OK, "first tokens not clearly later")

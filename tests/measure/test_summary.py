@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from outdraft.acceptance import Acceptance
 from outdraft.errors import OptionError
-from outdraft.measure.summary import parse_slo, summarize
+from outdraft.measure.summary import FEWEST_FOR_TAIL, parse_slo, quantiles, summarize
 
 from .made import accepted, done, failed
 
@@ -30,6 +30,12 @@ def test_an_interval_where_there_are_enough() -> None:
     assert p95.low is not None
     assert p95.low < p95.value < (p95.high or 0)
     assert (p99.low, p99.high) == (None, None)
+
+
+def test_a_p99_is_known_from_so_many_requests_on() -> None:
+    many, few = (quantiles([1.0] * (FEWEST_FOR_TAIL - less)) for less in (0, 1))
+    assert [each.is_known for each in many] == [True, True, True]
+    assert [each.is_known for each in few] == [True, True, False]
 
 
 def test_throughput_is_over_the_whole_time() -> None:

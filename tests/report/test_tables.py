@@ -67,12 +67,13 @@ SUMMARY = Summary(
 )
 BENCH = """\
                          P50             P95   P99
-TTFT ms    20.0 [18.0, 22.0]  50.0 [45.0, 55.0]  60.0
-TPOT ms       5.0 [4.5, 5.5]     8.0 [7.2, 8.8]   9.5
-e2e ms        300 [270, 330]     400 [360, 440]  1,234
+TTFT ms    20.0 [18.0, 22.0]  50.0 [45.0, 55.0]  too few
+TPOT ms       5.0 [4.5, 5.5]     8.0 [7.2, 8.8]  too few
+e2e ms        300 [270, 330]     400 [360, 440]  too few
 
 64 requests in 12.3 s, 2 failed · 5.02 requests/s · 250.0 tokens/s
 goodput 4.50 requests/s within the SLO
+62 requests are too few for a P99: it needs 368
 
 acceptance rate 0.71, length 2.90; over requests P10 0.40, P50 0.70, P90 0.90 (n=62)
   by position:    0.90  0.60
@@ -100,6 +101,15 @@ def test_bench_in_full() -> None:
     table = bench_table(SUMMARY, metrics)
     assert squeezed(table) == squeezed(BENCH)
     assert len({len(line) for line in table.splitlines()[:4]}) == 1, "columns line up"
+
+
+def test_a_p99_of_few_requests_is_no_figure() -> None:
+    """Of 64 it would be the slowest; with an interval it is one."""
+    known = (*quantiles(300, 400, 1234)[:2], QuantileEstimate(0.99, 1234, 1100, 1300))
+    assert "1,234 [1,100, 1,300]" in bench_table(replace(SUMMARY, e2e=known), {})
+    table = bench_table(SUMMARY, {})
+    assert "1,234" not in table
+    assert "62 requests are too few for a P99: it needs 368" in table
 
 
 def test_acceptance_that_only_the_server_counted() -> None:

@@ -35,7 +35,7 @@ _TEXTS = {
         "that lose",
     ),
     "ttft": (
-        "time to first token no longer",
+        "first tokens not clearly later{interval}",
         "the draft also has to read the prompt, which delays the first token{promised}",
     ),
     "acceptance": (
@@ -61,7 +61,8 @@ _TEXTS = {
         "quantizing the draft costs more acceptance than its speed is worth; use more bits",
     ),
     "ceiling": (
-        "of at most {best:.2f} with everything accepted",
+        "at least 1 with every draft token accepted; measured were {measured:.2f}, {share:.0%} of "
+        "that",
         "a round costs so much that even perfect drafts would lose; shorten the draft length",
     ),
     "break_even": (
@@ -69,7 +70,7 @@ _TEXTS = {
         "too few draft tokens are accepted to pay for the rounds at this load",
     ),
     "same_text": (
-        "of {same.num_compared} greedy texts identical",
+        "all of {same.num_compared} greedy texts identical",
         "{num_other} of them differ, {same.places}: near-ties in floating point, an acceptance "
         "rule that does not keep the target's text, or another model",
     ),
@@ -117,7 +118,9 @@ def _speed(evidence: Evidence, limits: Thresholds) -> Iterator[Check]:
         is_longer = ttft.high is not None and ttft.high < 1
         promised = "; the service promises a time to first token" if evidence.ttft_bound else ""
         state = FAIL if evidence.ttft_bound else WARN
-        yield _check("ttft", ttft.estimate, is_longer, state, promised=promised)
+        interval = "" if ttft.low is None else f": speedup [{ttft.low:.2f}, {ttft.high:.2f}]"
+        words: dict[str, Any] = {"interval": interval, "promised": promised}
+        yield _check("ttft", ttft.estimate, is_longer, state, **words)
 
 
 def _acceptance(acceptance: AcceptanceSummary | None, limits: Thresholds) -> Iterator[Check]:
@@ -164,8 +167,9 @@ def _cost(evidence: Evidence, limits: Thresholds) -> Iterator[Check]:
         loss = evidence.unquantized_acceptance - acceptance.rate
         yield _check("quantization", loss, loss > limits.quantization_loss, limits=limits)
     if cost is not None and evidence.tpot is not None:
-        best = cost.ceiling
-        yield _check("ceiling", evidence.tpot.estimate / best, best < 1, FAIL, best=best)
+        best, measured = cost.ceiling, evidence.tpot.estimate
+        words: dict[str, Any] = {"measured": measured, "share": measured / best}
+        yield _check("ceiling", best, best < 1, FAIL, **words)
     needed = None if cost is None else cost.break_even_rate
     if needed is not None and acceptance is not None:
         is_bad, at = acceptance.rate < needed, f" at {evidence.load}"

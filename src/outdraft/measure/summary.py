@@ -15,6 +15,8 @@ from outdraft.workload.temperatures import temperature_band
 
 QUANTILES = (0.50, 0.95, 0.99)
 SLO_KEYS = ("ttft", "tpot", "e2e")
+_TAIL = 0.99
+FEWEST_FOR_TAIL = 368  # requests; with fewer there is no interval of a P99
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,11 @@ class QuantileEstimate:
     value: float  # ms
     low: float | None = None  # None: too few requests for an interval
     high: float | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it may be shown. Of too few requests a P99 is the slowest one: no percentile."""
+        return self.low is not None or self.q < _TAIL
 
 
 @dataclass(frozen=True, slots=True)

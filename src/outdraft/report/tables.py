@@ -7,7 +7,7 @@ from outdraft.decide.evidence import AcceptanceSummary, Evidence
 from outdraft.decide.texts import counts_text
 from outdraft.decide.verdict import INCONCLUSIVE, Verdict
 from outdraft.measure.memory import REMEMBERED
-from outdraft.measure.summary import QuantileEstimate, Summary
+from outdraft.measure.summary import FEWEST_FOR_TAIL, QuantileEstimate, Summary
 from outdraft.plan.findings import OK
 from outdraft.report.numbers import milliseconds, percent
 from outdraft.stats.ratios import Ratio
@@ -44,6 +44,9 @@ def bench_table(summary: Summary, server_metrics: Mapping[str, float]) -> str:
         lines.append(f"requests/s and tokens/s are over {over}")
     if summary.goodput_per_s is not None:
         lines.append(f"goodput {summary.goodput_per_s:.2f} requests/s within the SLO")
+    if not all(each.is_known for _, quantiles in times for each in quantiles):
+        done = summary.num_requests - summary.num_errors
+        lines.append(f"{done} requests are too few for a P99: it needs {FEWEST_FOR_TAIL}")
     if summary.acceptance is not None:
         lines += ["", *_acceptance(summary.acceptance)]
     server = []
@@ -160,6 +163,8 @@ def ratio_text(ratio: Ratio | None) -> str:
 
 
 def _quantile(quantile: QuantileEstimate) -> str:
+    if not quantile.is_known:
+        return "too few"
     value = milliseconds(quantile.value)
     if quantile.low is None or quantile.high is None:
         return value

@@ -5,7 +5,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outdraft.report.sections.latency import latencies, latency_section
+from outdraft.decide.verdict import Verdict
+from outdraft.plan.findings import Check
+from outdraft.report.sections.latency import latencies, latency_section, pairs_text
 from outdraft.speculation import OFF, Speculation
 from outdraft.tune.results import BASELINE, BEST, ArmResult, LoadResult
 from tests.report.odd_results import one_load_failed
@@ -27,7 +29,44 @@ def test_all_kinds_of_the_sample() -> None:
     assert [each.name for each in found] == ["TPOT", "e2e", "TTFT"]
     for each in found:
         assert each.off.count == each.best.count == 240
-        assert [quantile.q for quantile in each.best.quantiles] == [0.5, 0.95, 0.99]
+        assert [quantile.q for quantile in each.best.quantiles] == [0.5, 0.95], "too few for a P99"
+
+
+def judged(load: LoadResult, *checks: str) -> LoadResult:
+    named = tuple(Check(name, 1.1, "at least 1", "ok") for name in checks)
+    return replace(load, verdict=Verdict("SHIP", (), (), named))
+
+
+def test_no_p99_where_the_verdict_says_that_pairs_are_too_few_for_one() -> None:
+    """Its checks have a tail exactly where the evidence has a P99."""
+    many, few = tuple(map(float, range(1, 401))), tuple(map(float, range(1, 301)))
+    tails = {
+        "enough": judged(load_of(many, many), "tail"),
+        "verdict without": judged(load_of(many, many)),
+        "few of one arm": judged(load_of(many, few), "tail"),
+        "no verdict": load_of(many, many),
+    }
+    shown = {name: latencies(load)[0].best.quantiles[-1].q for name, load in tails.items()}
+    assert shown == {
+        "enough": 0.99, "verdict without": 0.95, "few of one arm": 0.95, "no verdict": 0.99
+    }  # fmt: skip
+    for load in tails.values():
+        section = latency_section(replace(sample_results(), loads=(load,)))
+        assert ("No P99: " in section) != (">P99<" in section)
+
+
+def test_the_pairs_are_those_of_the_checks() -> None:
+    """A check of TTFT and the table of times speak of the same speedup."""
+    results = sample_results()
+    for load in results.loads:
+        assert load.verdict is not None
+        [check] = [each for each in load.verdict.checks if each.name == "ttft"]
+        [ttft] = [each for each in latencies(load) if each.name == "TTFT"]
+        assert ttft.pairs is not None
+        assert check.value == ttft.pairs.estimate
+        assert f"[{ttft.pairs.low:.2f}, {ttft.pairs.high:.2f}]" in check.threshold
+        assert f"[{ttft.pairs.low:.2f}, {ttft.pairs.high:.2f}]" in pairs_text(ttft.pairs)
+        assert pairs_text(ttft.pairs) in latency_section(results)
 
 
 def test_only_where_both_have_times() -> None:

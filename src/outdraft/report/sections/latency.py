@@ -3,16 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outdraft.measure.summary import QuantileEstimate, quantiles
+from outdraft.measure.summary import QUANTILES, QuantileEstimate, quantiles
 from outdraft.report.layout import figure, folded, keys, lead, nothing, panels, table, two_lines
-from outdraft.report.markup import Child, Markup, join
-from outdraft.report.numbers import UNKNOWN, count_of, milliseconds, times
+from outdraft.report.markup import Child, Markup, join, tag
+from outdraft.report.numbers import UNKNOWN, count_of, milliseconds, ratio_cells, times
 from outdraft.report.plot import Axis, Plot, labelled, ticks
 from outdraft.report.svg import line, marker, path, text
+from outdraft.stats.percentiles import percentile
+from outdraft.stats.ratios import Ratio
 from outdraft.tune.results import ArmResult, LoadResult, Results
 
+_NO_TAIL = "No P99: there are too few requests for one."
 _MOST_POINTS = 160  # of a curve; more make no visible difference
 _SHARES = Axis("share of requests within", [(0.0, "0"), (0.5, "P50"), (0.95, "P95"), (1.0, "")])
+_TAIL_CHECK = "tail"  # of a verdict: it has one where there are enough pairs for a P99
 _KINDS = (
     ("TPOT", "time per output token after the first", "tpot_ms"),
     ("e2e", "from the time a request was due to its last token", "e2e_ms"),
@@ -25,7 +29,7 @@ class Distribution:
     arm: str
     count: int
     points: tuple[tuple[float, float], ...]  # (ms, share of the requests within it)
-    quantiles: tuple[QuantileEstimate, ...]
+    quantiles: tuple[QuantileEstimate, ...]  # those that may be shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class Latency:
     best: Distribution
     end: float  # ms where the axis ends
     num_beyond: int  # requests that took longer than that
+    pairs: Ratio | None = None  # speedup of the same requests; what verdict and checks use
 
 
 def latency_section(results: Results) -> Markup:
@@ -48,7 +53,8 @@ def latency_section(results: Results) -> Markup:
     return join(
         lead(
             f"At {first.name}: the share of requests that were done within a time. A curve further "
-            "to the left is faster; the markers are P50, P95 and P99."
+            "to the left is faster; the markers are percentiles. Verdict and checks use the pairs: "
+            "each request beside the same one with off."
         ),
         _panels(first),
         [folded(f"The same at {load.name}", _panels(load)) for load in others],
@@ -61,24 +67,49 @@ def latencies(load: LoadResult) -> tuple[Latency, ...]:
     if off is None or best is None:
         return ()
     kinds = []
+    has_tail = load.verdict is None or any(
+        check.name == _TAIL_CHECK for check in load.verdict.checks
+    )
     for name, meaning, key in _KINDS:
         times_of_off, times_of_best = getattr(off, key), getattr(best, key)
         if times_of_off and times_of_best:
-            both = _distribution(off, times_of_off), _distribution(best, times_of_best)
-            end = 1.06 * max(each.quantiles[-1].value for each in both)
+            before, after = _distributions(
+                (off, times_of_off), (best, times_of_best), has_tail=has_tail
+            )
+            end = 1.06 * max(percentile(each, 0.99) for each in (times_of_off, times_of_best))
             num_beyond = sum(ms > end for ms in (*times_of_off, *times_of_best))
-            kinds.append(Latency(name, meaning, *both, end, num_beyond))
+            pairs = best.ratios.get(key.removesuffix("_ms"))
+            kinds.append(Latency(name, meaning, before, after, end, num_beyond, pairs))
     return tuple(kinds)
 
 
-def _distribution(arm: ArmResult, times_ms: Sequence[float]) -> Distribution:
+def _distributions(
+    *arms: tuple[ArmResult, Sequence[float]], has_tail: bool
+) -> tuple[Distribution, ...]:
+    """With the percentiles that all arms have. `has_tail`: the verdict knows of a P99."""
+    estimates = [quantiles(times_ms) for _, times_ms in arms]
+    last = QUANTILES[-1]
+    shown = [
+        at
+        for at, q in enumerate(QUANTILES)
+        if all(each[at].is_known for each in estimates) and (q != last or has_tail)
+    ]
+    return tuple(
+        _distribution(arm, times_ms, tuple(each[at] for at in shown))
+        for (arm, times_ms), each in zip(arms, estimates, strict=True)
+    )
+
+
+def _distribution(
+    arm: ArmResult, times_ms: Sequence[float], percentiles: tuple[QuantileEstimate, ...]
+) -> Distribution:
     ordered = sorted(times_ms)
     count = len(ordered)
     step = -(-count // _MOST_POINTS)
     points = [(ordered[at], (at + 1) / count) for at in range(0, count, step)]
     if points[-1][1] < 1:
         points.append((ordered[-1], 1.0))
-    return Distribution(arm.name, count, tuple(points), quantiles(ordered))
+    return Distribution(arm.name, count, tuple(points), percentiles)
 
 
 def _panels(load: LoadResult) -> Markup:
@@ -95,6 +126,7 @@ def _figure(latency: Latency) -> Markup:
         times(a.value / b.value) if b.value else UNKNOWN
         for a, b in zip(off.quantiles, best.quantiles, strict=True)
     ]
+    has_tail = best.quantiles[-1].q == QUANTILES[-1]
     rows = [
         [two_lines(name, count_of(each.count)), *map(_quantile, each.quantiles)]
         for name, each in (("best", best), ("off", off))
@@ -105,12 +137,20 @@ def _figure(latency: Latency) -> Markup:
         latency_plot(latency),
         keys([("best", 0, best.arm), ("off", 1, off.arm)]),
         table(
-            ("ms", "P50", "P95", "P99"),
-            [*rows, ["speedup", *ratios]],
+            ("ms", *(f"P{100 * each.q:.0f}" for each in best.quantiles)),
+            [*rows, ["off / best", *ratios]],
             f"percentiles of {latency.name}",
             {0: "short"},
         ),
+        None if latency.pairs is None else tag("p", pairs_text(latency.pairs), class_="pairs"),
+        None if has_tail else tag("p", _NO_TAIL, class_="pairs"),
     )
+
+
+def pairs_text(ratio: Ratio) -> str:
+    """The speedup that the verdict and its checks speak of."""
+    speedup, interval, count = ratio_cells(ratio)
+    return f"Pairs: speedup {speedup} {interval}, {count}."
 
 
 def _quantile(quantile: QuantileEstimate) -> list[Child]:
