@@ -214,7 +214,7 @@ def canary_cost(rounds: int, tokens: int) -> None:
         while engine.has_work:
             in_slice = canary.in_slice
             started = time.thread_time()
-            step = engine.step(drafting=not in_slice)
+            step = engine.step(inverted=in_slice)
             seconds = time.thread_time() - started
             spent += seconds
             if step.stats is not None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from outdraft import Engine, SamplingParams, Speculation, load_engine
+from outdraft.engine.draft_lengths import NO_LIMITS, Limits
 from outdraft.engine.models import linear
 from outdraft.engine.sequence import FinishReason
 from outdraft.speculation import OFF
@@ -183,21 +184,26 @@ def test_a_crowded_cache_and_small_steps(llama: Pair, method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_steps_without_drafts_in_between(llama: Pair, method: str) -> None:
-    """As in a canary's slices, and with limits that come and go: drafts are right again after."""
+    """As in a canary's slices, and with limits that come and go: drafts are right again after, and
+    in slices in which limits are lifted."""
     engine = llama.engine(llama.speculation(method))
+    num_lifted = 0
     for prompt, params in zip(prompts(), wanted(), strict=True):
         engine.add_request(prompt, params)
     lives = list(engine._live.values())
     for number in itertools.count():
         if not engine.has_work:
             break
-        engine.limits = ((1, 3, 2), (4, 99, 0)) if number % 11 == 10 else ()
-        drafting = number % 7 < 3
-        stats = engine.step(drafting=drafting).stats
+        is_limited, inverted = number % 11 >= 9, number % 7 >= 3
+        engine.limits = Limits(((1, 3, 2), (4, 99, 0))) if is_limited else NO_LIMITS
+        stats = engine.step(inverted=inverted).stats
         assert stats is not None
-        assert stats.max_k in ((0, 2) if engine.limits else (0, 8))
-        if not drafting:
+        num_lifted += inverted and stats.is_stopped
+        lengths = (0, 2) if is_limited and not (inverted and stats.is_stopped) else (0, 8)
+        assert stats.max_k in lengths
+        if inverted != stats.is_stopped:
             assert (stats.max_k, sum(stats.draft_lengths)) == (0, 0)
+    assert num_lifted
     found = [(x.generation.tokens, x.generation.text, x.generation.finish_reason) for x in lives]
     assert found == llama.expected
     low, _ = RATES.get(method, (0.02, 0.98))

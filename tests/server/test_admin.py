@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from outdraft import Engine, load_engine
+from outdraft.server.canary import Canary
 from tests.server.conftest import API_KEY, NGRAM
 from tests.server.serving import serving
 from tests.server.wire import COMPLETIONS, FEW, PROMPT, Metrics, Wire, error_of
@@ -124,11 +125,13 @@ def test_it_needs_its_key_also_where_the_rest_is_open(tiny_engine: Engine) -> No
 def test_what_it_says(client: httpx.Client) -> None:
     started = {"method": "ngram", "k": 4, "schedule": []}
     told = client.get(PATH, headers=ADMIN).json()
-    assert told == {**started, "limits": [], "max_k": None}
-    assert limit(client, max_k=2) == {**started, "limits": [[1, 2]], "max_k": 2}
-    assert limit(client, schedule=[[1, 4], [3, 0]]) == {
-        **started, "limits": [[1, 4], [3, 0]], "max_k": None,
+    assert told == {**started, "limits": [], "max_k": None, "canary_share": 0.0}
+    assert limit(client, max_k=2) == {**told, "limits": [[1, 2]], "max_k": 2}
+    assert limit(client, schedule=[[1, 4], [3, 0]]) == {**told, "limits": [[1, 4], [3, 0]]}
+    assert limit(client, max_k=0, canary_share=0.02) == {
+        **told, "limits": [[1, 0]], "max_k": 0, "canary_share": 0.02,
     }  # fmt: skip
+    assert limit(client, max_k=None) == told
 
 
 @pytest.mark.parametrize(
@@ -155,6 +158,10 @@ def test_what_it_says(client: httpx.Client) -> None:
         ({"schedule": {"1": 2}}, "schedule"),
         ({"schedule": [[n, 1] for n in range(1, 100)]}, "schedule"),
         ({"k": 2}, "k"),
+        ({"canary_share": 0.01}, "max_k"),
+        ({"max_k": 0, "canary_share": 0.021}, "canary_share"),
+        ({"max_k": 0, "canary_share": -0.01}, "canary_share"),
+        ({"max_k": 0, "canary_share": "0.01"}, "canary_share"),
         ([], "body"),
         (None, "body"),
     ],
@@ -222,7 +229,38 @@ def test_turned_off_it_counts_as_plain(client: httpx.Client) -> None:
         samples = Metrics(client.get("/metrics").text).families["outdraft:decode_tokens"].samples
         return sum(each.value for each in samples if each.labels["side"] == "plain")
 
+    def is_stopped() -> float:
+        return Metrics(client.get("/metrics").text).value("outdraft:speculation_stopped")
+
     before = plain()
+    assert is_stopped() == 0
     limit(client, max_k=0)
+    assert is_stopped() == 1
     drafted(client)
     assert plain() == before + 58  # without the first token and the first step
+
+
+def test_turned_off_a_canary_still_drafts_now_and_then(tiny_folder: Path) -> None:
+    """And texts are the same: what it would be worth is seen without turning it on."""
+    engine = load_engine(str(tiny_folder), NGRAM, kv_cache_bytes=8 << 20)
+    canary = Canary(0.0, num_steps=3, chance=0.5)
+    with serving(engine, admin_key=ADMIN_KEY, canary=canary) as (url, _):
+        wire = Wire(url)
+        with wire.client:
+            text = drafted(wire.client)[0]
+            limit(wire.client, max_k=0)
+            assert drafted(wire.client)[:2] == (text, 0)
+            before = wire.metrics()
+            limit(wire.client, max_k=0, canary_share=0.02)
+            found = [drafted(wire.client, max_tokens=400) for _ in range(6)]
+            assert len({text for text, _, _ in found}) == 1
+            assert found[0][0].startswith(text)
+            assert 0 < sum(rounds for _, _, rounds in found) < 0.04 * 6 * 400
+            after = wire.metrics()
+            grown = {
+                side: tokens - before.by("outdraft:decode_tokens_total", "side").get(side, 0)
+                for side, tokens in after.by("outdraft:decode_tokens_total", "side").items()
+            }
+            assert 0 < grown["speculating"] < 0.1 * grown["plain"]
+            limit(wire.client, max_k=None)
+            assert drafted(wire.client)[2] > 10

@@ -118,6 +118,27 @@ def test_no_slice_begins(stats: StepStats, updates: list[Update]) -> None:
         assert not canary.in_slice
 
 
+def test_where_drafts_are_turned_off_slices_begin_too() -> None:
+    stopped = replace(WITHOUT_DRAFTS, is_stopped=True)
+    canary = Canary(0.02)
+    inside = 0
+    for number in range(20_000):
+        was_in = canary.in_slice
+        tried = replace(DECODING, is_stopped=True)
+        canary.observe(tried if was_in else stopped, [update(f"r{number // 50}")])
+        inside += was_in
+    assert 0.017 < inside / 20_000 <= 0.02
+
+
+def test_a_renewed_canary_begins_anew() -> None:
+    canary = in_a_slice(num_steps=6)
+    again = canary.renewed()
+    assert (again.share, again.in_slice) == (0.5, False)
+    assert canary.renewed(0.01).share == 0.01
+    again.observe(DECODING, [update()])
+    assert not again.in_slice  # there is no room yet
+
+
 def test_drawing_is_by_request_and_step() -> None:
     drawn = [
         is_drawn(f"http-{number}", step, 1 / 32) for number in range(100) for step in range(90)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from outdraft.acceptance import Acceptance
 from outdraft.engine.costs import measure_step_costs
+from outdraft.engine.draft_lengths import NO_LIMITS, Limits, draft_lengths
 from outdraft.engine.loading import LoadedModel
 from outdraft.engine.logprobs import score_prompt, token_logprobs
 from outdraft.engine.outputs import Generation, StepResult, Update
@@ -28,7 +29,7 @@ from outdraft.engine.tokenizer import Tokenizer
 from outdraft.engine.transcript import Transcript
 from outdraft.engine.verify import verify
 from outdraft.errors import OptionError, RequestError
-from outdraft.speculation import MAX_K, OFF, Schedule, Speculation, scheduled_k
+from outdraft.speculation import OFF, Speculation
 from outdraft.step_costs import StepCosts
 
 
@@ -39,24 +40,6 @@ class _Live:
     sequence: Sequence
     transcript: Transcript
     generation: Generation
-
-
-def draft_lengths(
-    speculation: Speculation, segments: Seq[Segment], num_running: int, limit: int | None = None
-) -> list[int]:
-    """k of every segment in this round: the request's own, else by the schedule, within `limit`.
-
-    This is the one place where draft lengths are chosen. A segment that is not about to decode
-    gets 0.
-    """
-    most = MAX_K if limit is None else limit
-    default = speculation.k_at(num_running)
-    lengths = []
-    for segment in segments:
-        own = segment.sequence.max_draft_tokens
-        can_draft = segment.is_round and segment.num_tokens == 1
-        lengths.append(min(default if own is None else own, most) if can_draft else 0)
-    return lengths
 
 
 class Engine:
@@ -72,7 +55,7 @@ class Engine:
     ) -> None:
         self.tokenizer = tokenizer
         self.speculation = speculation
-        self.limits: Schedule = ()  # no draft is longer; read once in each step
+        self.limits: Limits = NO_LIMITS  # of an operator; read once in each step
         self.max_context = model.max_context
         limit = " (all that its KV cache has room for)"
         self._context_limit = limit if model.is_cache_limited else ""
@@ -96,14 +79,11 @@ class Engine:
     @property
     def speculates(self) -> bool:
         """Whether drafts are made at any load, as it is set now."""
-        limits = self.limits
-        is_stopped = bool(limits) and not any(k for _, _, k in limits)
-        return not self.speculation.is_off and not is_stopped
+        return not self.speculation.is_off and not self.limits.stops_all
 
     def k_at(self, num_running: int) -> int:
         """The draft length of a request without one of its own, as it is set now."""
-        k, limit = self.speculation.k_at(num_running), scheduled_k(self.limits, num_running)
-        return k if limit is None else min(k, limit)
+        return min(self.speculation.k_at(num_running), self.limits.k_at(num_running))
 
     def measure_step_costs(self) -> StepCosts:
         """Times steps on this machine, which also warms it up. Only while nothing runs."""
@@ -198,9 +178,9 @@ class Engine:
             raise OptionError(f"k must not be negative, got {k}")
 
     @torch.inference_mode()
-    def step(self, *, drafting: bool = True) -> StepResult:
-        """Computes one batch: what it added to each choice, and what it did. Without `drafting`
-        nothing is proposed in this step, whatever is set."""
+    def step(self, *, inverted: bool = False) -> StepResult:
+        """Computes one batch: what it added to each choice, and what it did. `inverted`, as a
+        canary asks for it: without drafts, or with them where limits keep them away."""
         step = self.scheduler.schedule()
         if not step.segments:
             return StepResult([], None)
@@ -208,7 +188,12 @@ class Engine:
         for segment in step.segments:
             generation = self._live[segment.sequence.id].generation
             generation.started_ns = generation.started_ns or started_ns
-        lengths = self._draft_lengths(step) if drafting else []
+        num_running, limits = self.scheduler.num_running, self.limits
+        is_stopped = limits.stops(self.speculation, num_running)
+        lengths: list[int] = []
+        if self._proposer is not None and (is_stopped or not inverted):
+            limits = limits.lifted(num_running) if inverted else limits
+            lengths = draft_lengths(self.speculation, limits, step.segments, num_running)
         draft_probs = self._propose(step, lengths)
         result = self._runner.run(step.runs())
         for segment, logits in step.prompt_logits(result.logits):
@@ -236,15 +221,8 @@ class Engine:
         self.scheduler.finish(step)
         num_emitted = sum(len(update.tokens) for update in updates)
         seconds = (time.perf_counter_ns() - started_ns) / 1e9
-        return StepResult(updates, step.stats(num_emitted, max(lengths, default=0), seconds))
-
-    def _draft_lengths(self, step: Step) -> list[int]:
-        """Of each segment; none where nothing proposes."""
-        if self._proposer is None:
-            return []
-        num_running = self.scheduler.num_running
-        limit = scheduled_k(self.limits, num_running)
-        return draft_lengths(self.speculation, step.segments, num_running, limit)
+        max_k = max(lengths, default=0)
+        return StepResult(updates, step.stats(num_emitted, max_k, seconds, is_stopped=is_stopped))
 
     def _propose(self, step: Step, lengths: Seq[int]) -> Tensor | None:
         """Attaches drafts of at most these lengths (none: no drafts) to the step; returns their

@@ -44,6 +44,7 @@ class StepStats:
     num_decoded: int  # of these, those that are no text's first
     max_k: int  # the longest draft that any of its sequences could have got
     seconds: float
+    is_stopped: bool = False  # at this load only an operator's limits keep drafts away
 
     @property
     def is_decoding(self) -> bool:

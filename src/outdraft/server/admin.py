@@ -19,7 +19,7 @@ def limits_of(body: DraftLimits, speculation: Speculation) -> Schedule:
     """As the engine takes them; empty where they are taken back."""
     if speculation.is_off:
         raise Refusal(400, "this server runs without speculation", param="body")
-    if len(body.model_fields_set) != 1:
+    if len(body.model_fields_set & {"max_k", "schedule"}) != 1:
         raise Refusal(400, "max_k: give either max_k or schedule", param="max_k")
     if "max_k" in body.model_fields_set:
         return () if body.max_k is None else ((1, MAX_RUNNING, body.max_k),)
@@ -34,13 +34,14 @@ def limits_of(body: DraftLimits, speculation: Speculation) -> Schedule:
     return tuple(zip(starts, ends, ks, strict=True))
 
 
-def shown(engine: Engine) -> dict[str, Any]:
+def shown(engine: Engine, canary_share: float) -> dict[str, Any]:
     """What the server was started with, and the limits as they are set now."""
-    speculation, limits = engine.speculation, engine.limits
+    speculation, limits = engine.speculation, engine.limits.schedule
     return {
         "method": speculation.method,
         "k": 0 if speculation.is_off else speculation.k,
         "schedule": [list(entry) for entry in speculation.schedule],
         "limits": [[start, k] for start, _, k in limits],
         "max_k": limits[0][2] if len(limits) == 1 else None,
+        "canary_share": canary_share,
     }

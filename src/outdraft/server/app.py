@@ -147,13 +147,14 @@ def create_app(service: Service, *, api_key: str | None, admin_key: str | None =
 
         @app.get("/admin/speculation")
         async def shown_limits() -> dict[str, Any]:
-            return admin.shown(engine)
+            return admin.shown(engine, service.loop.canary_share)
 
         @app.post("/admin/speculation")
         async def set_limits(body: protocol.DraftLimits) -> dict[str, Any]:
             service.check_open()
-            engine.limits = admin.limits_of(body, engine.speculation)
-            return admin.shown(engine)
+            engine.limits = engine.limits.followed_by(admin.limits_of(body, engine.speculation))
+            service.loop.renew_canary(body.canary_share)
+            return admin.shown(engine, service.loop.canary_share)
 
     return app
 

@@ -1,7 +1,8 @@
 """Short slices of decoding without speculation, by which is seen what it is worth now.
 
 What a plain server would need cannot be seen from one request without drafts: it shares its steps
-with the verification of others. So in a slice nobody gets drafts, for a few steps. A slice begins
+with the verification of others. So in a slice nobody gets drafts, for a few steps. Where an
+operator turned drafts off it is the other way round: in a slice texts get drafts. A slice begins
 at a step of a request that is drawn: by a hash, so it depends on nothing that the texts or the load
 do. Slices together take at most a given share of the seconds of decoding, from the first slice on:
 one may begin only when there is room for all of its steps.
@@ -34,6 +35,15 @@ class Canary:
         self._left_s = 0.0
 
     @property
+    def share(self) -> float:
+        return self._share
+
+    def renewed(self, share: float | None = None) -> "Canary":
+        """From the beginning, with another share or the same."""
+        own = self._share if share is None else share
+        return Canary(own, num_steps=self._num_steps, chance=self._chance)
+
+    @property
     def in_slice(self) -> bool:
         return self._owner is not None
 
@@ -45,7 +55,7 @@ class Canary:
             self._decoding_s += stats.seconds
         if self._owner is not None:
             self._go_on(stats, updates)
-        elif stats.is_decoding and stats.max_k and updates:
+        elif stats.is_decoding and (stats.max_k or stats.is_stopped) and updates:
             self._step_s += (stats.seconds - self._step_s) * (_LATELY if self._step_s else 1.0)
             self._begin(updates)
 

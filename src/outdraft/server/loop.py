@@ -93,7 +93,7 @@ class EngineLoop:
         self._engine = engine
         self._metrics = metrics
         self._max_open = max_open
-        self._canary = canary
+        self._canary = self._first_canary = canary
         self._on_failure = on_failure
         self._ids = count()
         self._open: dict[str, _Open] = {}
@@ -169,6 +169,14 @@ class EngineLoop:
         if failure is not None:
             raise failure
 
+    @property
+    def canary_share(self) -> float:
+        return self._canary.share
+
+    def renew_canary(self, share: float | None) -> None:
+        """From here on with another share; None: as the server was started."""
+        self._canary = self._first_canary.renewed(share)
+
     async def drained(self) -> None:
         """Returns when no text is being written."""
         while self.num_open and self.failure is None:
@@ -231,11 +239,12 @@ class EngineLoop:
             events.call_soon_threadsafe(self._crashed, reason)
 
     def _step(self) -> StepResult:
-        in_slice = self._canary.in_slice
-        is_plain = in_slice or not self._engine.speculates
-        step = self._engine.step(drafting=not in_slice)
+        canary = self._canary  # the event loop may put another one there
+        in_slice = canary.in_slice
+        step = self._engine.step(inverted=in_slice)
         if step.stats is not None:
-            self._canary.observe(step.stats, step.updates)
+            canary.observe(step.stats, step.updates)
+            is_plain = step.stats.is_stopped != in_slice or self._engine.speculation.is_off
             self._metrics.observe_step(step.stats, step.updates, is_plain=is_plain)
         return step
 

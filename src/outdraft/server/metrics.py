@@ -156,6 +156,7 @@ class Metrics(Collector):
             "outdraft:speculation_max_k": self._engine.k_at(
                 max(self._engine.scheduler.num_running, 1)
             ),
+            "outdraft:speculation_stopped": float(self._engine.limits.stops_all),
         }
         recent = list(self._recent)
         spent = sum(each[2] for each in recent)

@@ -5,6 +5,8 @@ from dataclasses import replace
 from outdraft import shared_options as shared
 from outdraft.options import Option
 
+MAX_CANARY_SHARE = 0.02  # of the decoding time
+
 SERVER_OPTIONS = (
     Option("--host", "address to serve at", default="127.0.0.1", metavar="ADDRESS"),
     replace(shared.PORT, help="port to serve at; 0 takes a free one", minimum=0),
@@ -22,7 +24,7 @@ SERVER_OPTIONS = (
            "cached prompts, and answers that the suffix proposer remembers", bool),
     Option("--canary-share", "share of decoding time in which nobody gets drafts, in slices of a "
            "few steps, so that /metrics says what speculation is worth now; no text changes by it",
-           default=0.0, metavar="SHARE", minimum=0, maximum=0.02),
+           default=0.0, metavar="SHARE", minimum=0, maximum=MAX_CANARY_SHARE),
     replace(shared.ADMIN_KEY, help="key that opens /admin/speculation, which changes draft lengths "
             "while serving (default: $OUTDRAFT_ADMIN_KEY, else there is no such path)"),
     Option("--access-log", "write a line on stderr for each request", bool),

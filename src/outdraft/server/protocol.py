@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, 
 from pydantic_core import PydanticCustomError
 
 from outdraft.engine.sequence import MAX_BIAS, MAX_CHOICES, MAX_LOGPROBS, MAX_STOP_STRINGS
+from outdraft.server.options import MAX_CANARY_SHARE
 from outdraft.speculation import MAX_K
 
 MAX_PROMPTS = 128  # in one request
@@ -76,12 +77,14 @@ class SpeculationOverride(_Strict):
 
 class DraftLimits(_Strict):
     """What an operator allows while the server runs: `max_k`, or `schedule`, [from so many running
-    texts on, k] in ascending order. `{"max_k": null}` takes it back."""
+    texts on, k] in ascending order. `{"max_k": null}` takes it back. `canary_share` holds as long
+    as they do; without it the server's own does."""
 
     max_k: int | None = Field(None, ge=0, le=MAX_K)
     schedule: Annotated[list[_Limit], Field(min_length=1, max_length=64, fail_fast=True)] | None = (
         None
     )
+    canary_share: float | None = Field(None, ge=0, le=MAX_CANARY_SHARE)
 
 
 class StreamOptions(_Strict):

@@ -24,7 +24,8 @@ class Sides:
         self._last = ""  # side of the last step without prompts
 
     def observe(self, stats: StepStats, *, is_plain: bool) -> None:
-        """`is_plain`: the step was in a slice, or the server does not speculate at all."""
+        """`is_plain`: nobody was to get drafts, in a slice, by an operator's limits (but for
+        slices), or since the server does not speculate at all."""
         num_texts = len(stats.draft_lengths)
         if not num_texts:
             return

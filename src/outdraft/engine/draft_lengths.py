@@ -1,0 +1,64 @@
+"""Which draft length each text gets in a step: the one place where that is chosen.
+
+By what the engine was started with and what the request asks for, within the limits that an
+operator sets while it runs. A step of a canary is the other way round: without drafts where there
+are some, and with drafts where only the limits keep them away.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+
+from outdraft.engine.step import Segment
+from outdraft.speculation import MAX_K, Schedule, Speculation, scheduled_k
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """No draft is longer, whatever else is set. By running texts; empty: there are none."""
+
+    schedule: Schedule = ()
+    before: Schedule = ()  # the last ones that allowed drafts: those of a canary where none are
+
+    def k_at(self, num_running: int) -> int:
+        return _k_at(self.schedule, num_running)
+
+    @property
+    def stops_all(self) -> bool:
+        """At every load."""
+        return bool(self.schedule) and not any(k for _, _, k in self.schedule)
+
+    def stops(self, speculation: Speculation, num_running: int) -> bool:
+        """Whether they alone keep drafts away, at this load. Never where drafts change texts: what
+        was stopped then must not be tried."""
+        would = speculation.k_at(num_running) > 0 and not speculation.is_lossy
+        return would and not self.k_at(num_running)
+
+    def followed_by(self, schedule: Schedule) -> "Limits":
+        """Others, which know what was allowed before."""
+        before = self.before if self.stops_all else self.schedule
+        return Limits(schedule, before)
+
+    def lifted(self, num_running: int) -> "Limits":
+        """For a step at a load where they stop everything."""
+        return replace(self, schedule=self.before if _k_at(self.before, num_running) else ())
+
+
+NO_LIMITS = Limits()
+
+
+def draft_lengths(
+    speculation: Speculation, limits: Limits, segments: Seq[Segment], num_running: int
+) -> list[int]:
+    """k of every segment in this round. One that is not about to decode gets 0."""
+    most, default = limits.k_at(num_running), speculation.k_at(num_running)
+    lengths = []
+    for segment in segments:
+        own = segment.sequence.max_draft_tokens
+        can_draft = segment.is_round and segment.num_tokens == 1
+        lengths.append(min(default if own is None else own, most) if can_draft else 0)
+    return lengths
+
+
+def _k_at(schedule: Schedule, num_running: int) -> int:
+    k = scheduled_k(schedule, num_running)
+    return MAX_K if k is None else k
