@@ -44,9 +44,17 @@ class RequestError(OutdraftError):
     """A request the engine refuses: too long, impossible."""
 
 
+def nearest_name(value: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The one name that begins so, else the one spelled most alike; None where none is near."""
+    valid = list(names)
+    longer = [name for name in valid if len(value) > 1 and name.startswith(value)]
+    near = longer if len(longer) == 1 else get_close_matches(value, valid, 1, cutoff)
+    return near[0] if near else None
+
+
 def unknown_choice(what: str, value: object, valid: Iterable[str]) -> OptionError:
     """The one form of "unknown X" message: the value, the valid ones, the nearest."""
     names = list(valid)
-    near = get_close_matches(str(value), names, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    near = nearest_name(str(value), names)
+    hint = f" (did you mean {near!r}?)" if near else ""
     return OptionError(f"unknown {what} {value!r}{hint}; valid: {', '.join(names)}")

@@ -18,7 +18,7 @@ MAX_NUM_SEQS = Option("--max-num-seqs", "texts written at once at most", int, mi
 MAX_NUM_BATCHED_TOKENS = Option("--max-num-batched-tokens", "tokens of one step at most", int,
                                 minimum=1)  # fmt: skip
 KV_CACHE_BYTES = Option("--kv-cache-memory-bytes", "memory for the KV cache", metavar="BYTES")
-GPU = Option("--gpu", "name and number of the GPUs: h100, h200:2, rtx4090 …", metavar="NAME[:N]")
+GPU = Option("--gpu", "name and number of the GPUs: h100, h200:2, 2xrtx4090 …", metavar="NAME[:N]")
 PORT = Option("--port", "port to serve at", default=8000, minimum=1, maximum=65535)
 SERVED_MODEL_NAME = Option("--served-model-name", "what requests call the model", metavar="NAME")
 API_KEY = Option("--api-key", "sent as a bearer token", metavar="KEY")

@@ -9,6 +9,7 @@ import pytest
 
 from outdraft.cli.command import HELP
 from outdraft.cli.main import COMMANDS, find_command, main
+from outdraft.cli.unknown_flags import _OTHER_NAMES
 
 # Every flag of version 0.1.0, by command: all of them stay understood.
 FLAGS = {
@@ -102,6 +103,19 @@ def test_each_command_is_there_under_its_name(name: str) -> None:
             ["bench", "http://x", "--temprature", "1"],
             "--temprature 1 (did you mean --temperature?)",
         ),
+        (
+            ["tune", "--temprature", "0", "--bugdet", "3m"],
+            "--temprature 0 --bugdet 3m (did you mean --temperature, --budget?)",
+        ),
+        (["generate", "hi", "--max_tokens", "4"], "(did you mean --max-tokens?)"),
+        (["generate", "hi", "-k", "4"], "(did you mean --k?)"),
+        (["generate", "hi", "--model", "org/x"], "--model org/x (did you mean --target?)"),
+        (["bench", "http://x", "--model", "m", "--num-prompts", "9"], "(did you mean --requests?)"),
+        (["bench", "--base-url", "http://x"], "(did you mean URL without a flag?)"),
+        (["generate", "--prompt", "hi"], "(did you mean PROMPT without a flag?)"),
+        (["serve", "org/x"], "org/x (did you mean --target org/x?)"),
+        (["gen", "hi"], "unknown command 'gen' (did you mean 'generate'?)"),
+        (["--versoin"], "--versoin (did you mean --version?)"),
         (["bench"], "the following arguments are required: URL; see `outdraft bench --help`"),
         (["--verbose", "bench"], "unrecognized arguments: --verbose; see `outdraft --help`"),
         (["serve", "--port", "70000"], "--port must be between 0 and 65535, got 70000"),
@@ -117,6 +131,12 @@ def test_mistakes_are_one_line(
     assert caught.err.startswith("outdraft: ")
     assert caught.err.count("\n") == 1
     assert said in caught.err
+
+
+def test_a_name_of_another_tool_leads_to_an_option_that_there_is() -> None:
+    ours = {key.replace("_", "-") for name in COMMANDS for option in find_command(name).options
+            for key in option.keys}  # fmt: skip
+    assert set(_OTHER_NAMES.values()) <= ours
 
 
 def test_without_a_command_it_shows_help(capsys: pytest.CaptureFixture[str]) -> None:

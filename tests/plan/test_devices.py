@@ -23,13 +23,37 @@ def test_gpus(text: str, found: Devices) -> None:
     assert found.total_bytes == found.count * found.bytes_each
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("2xh100", "h100:2"),
+        ("2 x H100", "h100:2"),
+        ("2×h100", "h100:2"),
+        ("2*h100", "h100:2"),
+        ("h100x2", "h100:2"),
+        ("H100 x 2", "h100:2"),
+        ("4xrtx4090", "rtx4090:4"),
+        ("rtx4090x4", "rtx4090:4"),
+        ("mi300x x8", "mi300x:8"),
+    ],
+)
+def test_a_count_as_people_write_it(written: str, meant: str) -> None:
+    assert parse_gpu(written) == parse_gpu(meant)
+
+
+def test_a_count_of_sizes() -> None:
+    assert parse_memory("2x80GiB") == parse_memory("80GiB:2")
+
+
 def test_an_unknown_gpu_lists_the_known_ones() -> None:
     with pytest.raises(OptionError, match=r"unknown GPU 'h10' \(did you mean 'h100'\?\)") as caught:
         parse_gpu("h10:2")
     assert all(name in str(caught.value) for name in GPUS)
 
 
-@pytest.mark.parametrize("text", ["h100:0", "h100:x", "h100:-1", "h100:", "h100:99999"])
+@pytest.mark.parametrize(
+    "text", ["h100:0", "h100:x", "h100:-1", "h100:", "h100:99999", "0xh100", "h100x0"]
+)
 def test_counts_that_cannot_be(text: str) -> None:
     with pytest.raises(OptionError, match=r"NAME:COUNT.*h100:2, got"):
         parse_gpu(text)

@@ -5,11 +5,11 @@ import textwrap
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
+from outdraft.cli.unknown_flags import unknown_arguments
 from outdraft.errors import OptionError
 from outdraft.options import Option, add_options, fill_options
 
@@ -46,10 +46,10 @@ class Command:
         parser = self.parser()
         args, unknown = parser.parse_known_args(arguments)
         if unknown:
-            flags = [option.flag for option in self.options if not option.is_hidden]
-            near = get_close_matches(unknown[0].partition("=")[0], flags, n=1)
-            hint = f" (did you mean {near[0]}?)" if near else ""
-            parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+            shown = [option for option in self.options if not option.is_hidden]
+            flags = [option.flag for option in shown if option.flag.startswith("-")]
+            places = {each.flag: each.value_name or "" for each in shown if each.flag not in flags}
+            parser.error(unknown_arguments(unknown, flags, places))
         in_file = [option for option in self.options if option.key != "config"]
         fill_options(args, in_file, getattr(args, "config", None), self.name)
         return args

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from outdraft import __version__
 from outdraft.cli.command import HELP, Command, make_parser
+from outdraft.cli.unknown_flags import unknown_arguments
 from outdraft.errors import OutdraftError, unknown_choice
 
 # Each is a module of this package with a `run`; only the chosen one is imported.
@@ -57,7 +58,9 @@ def _run(arguments: list[str]) -> int:
     table = "".join(f"\n  {name:10} {summary}" for name, summary in COMMANDS.items())
     parser = make_parser("outdraft", f"\n\ncommands:{table}")
     parser.add_argument("--version", action="version", version=f"outdraft {__version__}")
-    parser.parse_args(arguments[:place])
+    _, unknown = parser.parse_known_args(arguments[:place])
+    if unknown:
+        parser.error(unknown_arguments(unknown, ("--help", "--version", "--debug")))
     if place is None:
         parser.print_help()
         return 0

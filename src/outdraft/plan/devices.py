@@ -1,4 +1,7 @@
-"""GPUs and their memory. `h100:2` is two of them, `80GiB:2` two devices of so much."""
+"""GPUs and their memory. `h100:2` is two of them, `80GiB:2` two devices of so much.
+
+`2xh100` and `h100x2` mean `h100:2`, as people write it.
+"""
 
 import re
 from collections.abc import Mapping
@@ -16,6 +19,8 @@ MAX_DEVICES = 1024
 _PREFIXES = ("", "K", "M", "G", "T")
 _UNITS = {f"{prefix}B": 10 ** (3 * power) for power, prefix in enumerate(_PREFIXES)}
 _UNITS |= {f"{prefix}IB": 2 ** (10 * power) for power, prefix in enumerate(_PREFIXES) if prefix}
+_COUNT_FIRST = re.compile(r"(\d+)\s*[xX×*]\s*(.+)")
+_COUNT_LAST = re.compile(r"(.+?)\s*[xX×*]\s*(\d+)")
 _BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
 
 
@@ -33,12 +38,19 @@ class Devices:
 
 
 def parse_gpu(text: str) -> Devices:
+    last = _COUNT_LAST.fullmatch(text.strip())
+    if last is not None and _known_gpu(last[1]) is not None:  # not the x of rtx4090
+        text = f"{last[1]}:{last[2]}"
     name, count = _split_count("--gpu", text)
-    squeezed = re.sub(r"[\s_-]", "", name.lower())
-    gpu = next((each for each in GPUS if each.replace("-", "") == squeezed), None)
+    gpu = _known_gpu(name)
     if gpu is None:
         raise unknown_choice("GPU", name, GPUS)
     return Devices(gpu, count, GPUS[gpu] * 10**9)
+
+
+def _known_gpu(name: str) -> str | None:
+    squeezed = re.sub(r"[\s_-]", "", name.lower())
+    return next((each for each in GPUS if each.replace("-", "") == squeezed), None)
 
 
 def parse_memory(text: str) -> Devices:
@@ -61,7 +73,8 @@ def parse_bytes(flag: str, text: str) -> int:
 
 
 def _split_count(flag: str, text: str) -> tuple[str, int]:
-    name, separator, count = text.partition(":")
+    first = _COUNT_FIRST.fullmatch(text.strip())
+    name, separator, count = (first[2], "x", first[1]) if first else text.partition(":")
     if not separator:
         return name, 1
     if not count.isdecimal() or not 1 <= int(count) <= MAX_DEVICES:
