@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from outdraft.cli import progress
 from outdraft.cli.main import main
 from outdraft.testing.tiny_heads import tiny_head
 from outdraft.testing.tiny_models import tiny_gguf, tiny_model
@@ -78,31 +80,68 @@ def test_same_text_with_and_without_speculation(
     assert on["text"] == off["text"]
 
 
-def test_the_stream_is_the_text_and_the_last_line_tells(
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
+    """What goes to stdout and to stderr."""
+    assert main(["generate", PROMPT, "--raw", *SMALL, *arguments]) == 0
+    caught = capsys.readouterr()
+    return caught.out, caught.err
+
+
+def test_the_text_alone_is_on_stdout_and_the_last_line_of_stderr_tells(
     target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--target", target, "--method", "ngram", "--max-tokens", "30", "--ignore-eos"]
     text = run_json(capsys, *arguments)["text"]
-    assert main(["generate", PROMPT, "--raw", *SMALL, *arguments, "--compare", "--runs", "1"]) == 0
-    out = capsys.readouterr().out
-    assert isinstance(text, str)
-    assert out.startswith(text), "a pipe gets the text as it is"
-    last = out.rstrip("\n").splitlines()[-1]
+    out, err = shown(capsys, *arguments, "--compare", "--runs", "1")
+    assert out == f"{text}\n", "a pipe gets the text as it is, and nothing else"
+    last = err.rstrip("\n").splitlines()[-1]
     for part in ("30 tokens", "tokens/s", "ngram k=5", "rounds", "x off", "n=1", "same text"):
         assert part in last
-    assert "\x1b" not in out, "no colour into a pipe"
+    assert "\x1b" not in out + err, "no colour into a pipe"
+
+
+@pytest.mark.parametrize("num_runs", [4, 5])
+def test_an_interval_takes_five_pairs(
+    target: str, num_runs: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--target", target, "--method", "ngram", "--max-tokens", "8", "--ignore-eos",
+                 "--compare", "--runs", str(num_runs)]  # fmt: skip
+    _, err = shown(capsys, *arguments)
+    [words] = re.findall(r"x off.*", err)
+    assert f"n={num_runs}" in words
+    assert ("[" in words) == (num_runs >= 5)
+    assert ("too few for an interval (--runs 5 gives one)" in words) == (num_runs < 5)
+    compared = run_json(capsys, *arguments)["compare"]
+    assert isinstance(compared, dict)
+    assert compared["lowest"] <= compared["speedup"] <= compared["highest"]
+    if num_runs < 5:
+        assert compared["interval"] is None
+    else:
+        low, high = compared["interval"]
+        assert low <= compared["speedup"] <= high
+
+
+def test_a_comparison_shows_how_far_it_is(
+    target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_RUN_LINE_S", 0.0)
+    arguments = ["--target", target, "--method", "ngram", "--max-tokens", "8", "--ignore-eos"]
+    _, err = shown(capsys, *arguments, "--compare", "--runs", "2")
+    assert [line for line in err.splitlines() if line.startswith("comparing")] == [
+        f"comparing with off: {done} of 4 runs" for done in range(5)
+    ]
 
 
 def test_colour_when_asked_for(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--target", target, "--method", "ngram", "--max-tokens", "30", "--ignore-eos"]
-    assert main(["generate", PROMPT, "--raw", *SMALL, *arguments, "--color", "always"]) == 0
-    assert "\x1b[" in capsys.readouterr().out
+    out, err = shown(capsys, *arguments, "--color", "always")
+    assert "\x1b[" in out
+    assert "\x1b[" in err
 
 
 def test_a_lossy_text_says_so(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--target", target, "--method", "ngram", "--rule", "typical", "--max-tokens", "8"]
-    assert main(["generate", PROMPT, "--raw", *SMALL, *arguments]) == 0
-    assert "lossy" in capsys.readouterr().out
+    assert "lossy" in shown(capsys, *arguments)[1]
     speculation = run_json(capsys, *arguments)["speculation"]
     assert isinstance(speculation, dict)
     assert speculation["lossy"] is True

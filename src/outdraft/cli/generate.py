@@ -5,7 +5,7 @@ import json
 import sys
 from typing import Any
 
-from outdraft.cli.progress import show_loading
+from outdraft.cli.progress import show_loading, show_runs
 from outdraft.engine.outputs import Generation
 from outdraft.engine.settings import engine_settings, sampling_params, speculation_from
 from outdraft.errors import OptionError
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
             args.target, speculation, **engine_settings(args), progress=None, on_layer=on_layer
         )
     tokens = text.encode_prompt(engine, prompt, raw=args.raw)
-    if args.compare:
+    if args.compare:  # also before the text that is shown: its speed is printed too
         text.warm_up(engine, tokens)
     if args.json:
         [generation] = engine.generate([tokens], params)
@@ -37,7 +37,10 @@ def run(args: argparse.Namespace) -> int:
         generation = text.show_generation(engine, tokens, params, args.color)
     comparison = None
     if args.compare:
-        comparison = text.compare_with_off(engine, tokens, params, generation, args.runs)
+        with show_runs() as on_run:
+            comparison = text.compare_with_off(
+                engine, tokens, params, generation, args.runs, on_run
+            )
     if args.json:
         print(json.dumps(_to_json(generation, speculation, comparison)))
     else:

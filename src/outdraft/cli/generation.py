@@ -1,7 +1,11 @@
-"""What `outdraft generate` does with an engine: stream a text in colours, time it against off."""
+"""What `outdraft generate` does with an engine: stream a text in colours, time it against off.
 
-import statistics
+The text alone goes to stdout; what is said about it goes to stderr.
+"""
+
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
 from rich.console import Console
@@ -13,7 +17,8 @@ from outdraft.engine.outputs import Generation
 from outdraft.engine.sequence import SamplingParams
 from outdraft.engine.tokenizer import TextStream
 from outdraft.errors import OptionError
-from outdraft.speculation import Speculation
+from outdraft.speculation import WITH_DRAFT, Speculation
+from outdraft.stats.ratios import MIN_BLOCKS, Throughput, throughput_ratio
 
 # Blue and orange can be told apart by colour-blind readers; bold marks the target's own tokens
 # where there is no colour.
@@ -34,25 +39,35 @@ def warm_up(engine: Engine, tokens: list[int]) -> None:
 
 
 def compare_with_off(
-    engine: Engine, tokens: list[int], params: SamplingParams, shown: Generation, num_runs: int
+    engine: Engine,
+    tokens: list[int],
+    params: SamplingParams,
+    shown: Generation,
+    num_runs: int,
+    on_run: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
-    """Decoding speed with speculation relative to off, run in turns."""
+    """Decoding speed with speculation relative to off, run in turns. Few pairs have no interval."""
     params = replace(params, seed=shown.seed)  # the same text on both sides
-    on: list[float] = []
-    off: list[float] = []
+    pairs: list[Throughput] = []
     is_same = True
-    for _ in range(num_runs):
-        for speeds, k in ((on, None), (off, 0)):
+    on_run(0, 2 * num_runs)
+    for number in range(num_runs):
+        speeds = []
+        for k in (None, 0):
             engine.forget()  # what an earlier run wrote must not help a later one
             [generation] = engine.generate([tokens], params, k=k)
             if generation.tokens_per_s is None:
                 raise OptionError("the text has a single token: there is nothing to compare")
             speeds.append(generation.tokens_per_s)
             is_same = is_same and generation.tokens == shown.tokens
-    ratios = [with_ / without for with_, without in zip(on, off, strict=True)]
+            on_run(2 * number + len(speeds), 2 * num_runs)
+        pairs.append(Throughput(baseline=speeds[1], candidate=speeds[0]))
+    ratios = [pair.candidate / pair.baseline for pair in pairs]
+    ratio = throughput_ratio(pairs)
     return {
         "runs": num_runs,
-        "speedup": statistics.median(ratios),
+        "speedup": ratio.estimate,
+        "interval": None if ratio.low is None else [ratio.low, ratio.high],
         "lowest": min(ratios),
         "highest": max(ratios),
         "same_text": is_same,
@@ -93,7 +108,10 @@ def show_summary(
     if speculation.is_off:
         parts.append("speculation off")
     else:
-        parts += [f"{speculation.method} k={speculation.k}", f"{acceptance.num_rounds} rounds"]
+        draft = speculation.draft if speculation.method in WITH_DRAFT else None
+        named = f" {PurePath(draft).name}" if draft else ""
+        parts.append(f"{speculation.method}{named} k={speculation.k}")
+        parts.append(f"{acceptance.num_rounds} rounds")
         if acceptance.rate is None:
             parts.append("nothing was proposed")
         else:
@@ -102,23 +120,28 @@ def show_summary(
     if generation.is_lossy:
         parts.append("lossy (typical rule)")
     if comparison is not None:
-        parts.append(
-            f"{comparison['speedup']:.2f}x off "
-            f"[{comparison['lowest']:.2f}, {comparison['highest']:.2f}] n={comparison['runs']}"
-        )
+        parts.append(_speedup_words(comparison))
         if speculation.rule == "coupled":  # the others do not promise the same text
             parts.append("same text" if comparison["same_text"] else "TEXT DIFFERS")
-    console = _make_console(colour)
-    if acceptance.num_drafts:
+    console = _make_console(colour, stderr=True)
+    if acceptance.num_drafts and console.is_terminal:
         legend = Text("accepted drafts", _ACCEPTED)
         console.print(Text.assemble(legend, " / ", ("the target's own", _OWN)))
     console.print(Text(" · ".join(parts), "dim"), soft_wrap=True)
 
 
-def _make_console(colour: str) -> Console:
+def _speedup_words(comparison: dict[str, Any]) -> str:
+    speedup, num_runs = f"{comparison['speedup']:.2f}x off", comparison["runs"]
+    if comparison["interval"] is None:
+        return f"{speedup}, n={num_runs}: too few for an interval (--runs {MIN_BLOCKS} gives one)"
+    low, high = comparison["interval"]
+    return f"{speedup} [{low:.2f}, {high:.2f}], 95 % interval, n={num_runs}"
+
+
+def _make_console(colour: str, *, stderr: bool = False) -> Console:
     if colour == "always":
-        return Console(force_terminal=True, color_system="256", highlight=False)
-    return Console(no_color=True if colour == "never" else None, highlight=False)
+        return Console(stderr=stderr, force_terminal=True, color_system="256", highlight=False)
+    return Console(stderr=stderr, no_color=True if colour == "never" else None, highlight=False)
 
 
 def _show_up_to(console: Console, pending: list[tuple[str, str]], count: int) -> None:

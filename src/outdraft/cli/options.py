@@ -12,7 +12,8 @@ PROMPT = Option("prompt", "the prompt; - reads it from stdin", metavar="PROMPT")
 GENERATE_OPTIONS = (
     Option("--raw", "do not apply the chat template", bool),
     Option("--compare", "time it against the same engine with speculation off, in turns", bool),
-    Option("--runs", "of each, for --compare", default=3, minimum=1),
+    Option("--runs", "of each, for --compare; from 5 on there is an interval", default=3,
+           minimum=1),
     shared.JSON,
     Option("--color", ", ".join(_COLOURS), default="auto", metavar="WHEN", choices=_COLOURS),
 )  # fmt: skip

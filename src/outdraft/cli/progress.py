@@ -13,6 +13,7 @@ from outdraft.distill.settings import OnProgress
 
 _SLOW_S = 2.0
 _LINE_S = 15.0  # between lines where there is no terminal
+_RUN_LINE_S = 5.0  # likewise, where all of it takes a minute
 _LASTING = {"measure": "held-out prompts", "note": "note"}  # lines that stay, and how they begin
 
 
@@ -39,6 +40,25 @@ def show_loading() -> Iterator[Callable[[int, int], None]]:
         yield on_layer
     finally:
         bar.stop()
+
+
+@contextmanager
+def show_runs() -> Iterator[Callable[[int, int], None]]:
+    """A bar for the runs of a comparison; lines now and then without a terminal."""
+    console = Console(stderr=True)
+    bar = _make_bar(console)
+    task = bar.add_task("comparing with off", total=None)
+    shown_at = time.monotonic()
+
+    def on_run(done: int, total: int) -> None:
+        nonlocal shown_at
+        bar.update(task, completed=done, total=total)
+        if not console.is_terminal and time.monotonic() - shown_at >= _RUN_LINE_S:
+            shown_at = time.monotonic()
+            print(f"comparing with off: {done} of {total} runs", file=sys.stderr, flush=True)
+
+    with bar:
+        yield on_run
 
 
 @contextmanager
