@@ -1,0 +1,41 @@
+"""What somebody may have meant by arguments that a command does not have."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from outdraft.errors import nearest_name
+
+# Without dashes: what other tools say, and what we do
+_OTHER_NAMES: dict[str, str] = tomllib.loads(
+    Path(__file__).with_name("other_names.toml").read_text(encoding="utf-8")
+)
+_ALIKE = 0.7  # flags share their dashes and many a word: --verbose is not --version
+
+
+def unknown_arguments(
+    words: Sequence[str], flags: Sequence[str], places: Mapping[str, str] | None = None
+) -> str:
+    """The message about arguments that nobody understood, with what is near to them.
+    `places`: arguments without a flag, and how the usage calls them."""
+    hints = [
+        _hint(word, flags, places or {})
+        for before, word in zip(("", *words), words, strict=False)
+        if word.startswith("-") or not before.startswith("-")  # else the value of an unknown flag
+    ]
+    meant = ", ".join(dict.fromkeys(hint for hint in hints if hint is not None))
+    return f"unrecognized arguments: {' '.join(words)}{meant and f' (did you mean {meant}?)'}"
+
+
+def _hint(word: str, flags: Sequence[str], places: Mapping[str, str]) -> str | None:
+    if not word.startswith("-"):  # a model without its flag?
+        is_model = "/" in word or word.endswith(".gguf")
+        return f"--target {word}" if is_model and "--target" in flags else None
+    name = word.partition("=")[0].lstrip("-").replace("_", "-").lower()
+    meant = _OTHER_NAMES.get(name, name)
+    if f"--{meant}" in flags:
+        return f"--{meant}"
+    place = meant if meant in places else nearest_name(name, places, _ALIKE)
+    if place is not None:
+        return f"{places[place]} without a flag"
+    return nearest_name(f"--{name}", flags, _ALIKE)
