@@ -224,20 +224,20 @@ def test_it_takes_effect_in_the_middle_of_texts(client: httpx.Client) -> None:
     assert {each.result()[0] for each in texts} == {expected}
 
 
-def test_turned_off_it_counts_as_plain(client: httpx.Client) -> None:
-    def plain() -> float:
+def test_turned_off_it_counts_as_stopped(client: httpx.Client) -> None:
+    def stopped() -> float:
         samples = Metrics(client.get("/metrics").text).families["outdraft:decode_tokens"].samples
-        return sum(each.value for each in samples if each.labels["side"] == "plain")
+        return sum(each.value for each in samples if each.labels["side"] == "stopped")
 
     def is_stopped() -> float:
         return Metrics(client.get("/metrics").text).value("outdraft:speculation_stopped")
 
-    before = plain()
+    before = stopped()
     assert is_stopped() == 0
     limit(client, max_k=0)
     assert is_stopped() == 1
     drafted(client)
-    assert plain() == before + 58  # without the first token and the first step
+    assert stopped() == before + 58  # without the first token and the first step
 
 
 def test_turned_off_a_canary_still_drafts_now_and_then(tiny_folder: Path) -> None:
@@ -261,6 +261,7 @@ def test_turned_off_a_canary_still_drafts_now_and_then(tiny_folder: Path) -> Non
                 side: tokens - before.by("outdraft:decode_tokens_total", "side").get(side, 0)
                 for side, tokens in after.by("outdraft:decode_tokens_total", "side").items()
             }
-            assert 0 < grown["speculating"] < 0.1 * grown["plain"]
+            assert grown["speculating"] == 0
+            assert 0 < grown["tried"] < 0.1 * grown["stopped"]
             limit(wire.client, max_k=None)
             assert drafted(wire.client)[2] > 10

@@ -17,10 +17,10 @@ MIXED = replace(STEP, num_prompt_tokens=20, num_emitted=8, num_decoded=7)
 def test_the_first_step_after_a_switch_counts_for_nothing() -> None:
     sides = Sides()
     for _ in range(5):
-        sides.observe(STEP, is_plain=False)
+        sides.observe(STEP, in_slice=False)
     for _ in range(3):
-        sides.observe(PLAIN, is_plain=True)
-    sides.observe(STEP, is_plain=False)
+        sides.observe(PLAIN, in_slice=True)
+    sides.observe(STEP, in_slice=False)
     assert sides.tokens == {("speculating", "3-4"): 4 * 7, ("plain", "3-4"): 2 * 3}
     assert sides.seconds == pytest.approx(
         {("speculating", "3-4"): 4 * 0.3, ("plain", "3-4"): 2 * 0.3}
@@ -30,13 +30,13 @@ def test_the_first_step_after_a_switch_counts_for_nothing() -> None:
 def test_prompts_in_a_step_are_a_side_of_their_own_and_no_switch() -> None:
     sides = Sides()
     for stats in (STEP, STEP, MIXED, STEP):
-        sides.observe(stats, is_plain=False)
+        sides.observe(stats, in_slice=False)
     assert sides.tokens == {("speculating", "3-4"): 14, ("mixed", "3-4"): 7}
 
 
 def test_a_prompt_alone_makes_nobody_wait() -> None:
     sides = Sides()
-    sides.observe(replace(MIXED, draft_lengths=[], num_decoded=0), is_plain=False)
+    sides.observe(replace(MIXED, draft_lengths=[], num_decoded=0), in_slice=False)
     assert not sides.tokens
 
 
@@ -44,5 +44,32 @@ def test_where_the_schedule_is_off_nothing_is_compared() -> None:
     """A slice there would say nothing, and such steps are no slice."""
     sides = Sides()
     for stats in (STEP, PLAIN, PLAIN, STEP, STEP):
-        sides.observe(stats, is_plain=False)
+        sides.observe(stats, in_slice=False)
     assert sides.tokens == {("speculating", "3-4"): 7}
+
+
+def test_where_drafts_are_turned_off_slices_have_them() -> None:
+    sides = Sides()
+    usual, tried = replace(PLAIN, is_stopped=True), replace(STEP, is_stopped=True)
+    for _ in range(5):
+        sides.observe(usual, in_slice=False)
+    for _ in range(3):
+        sides.observe(tried, in_slice=True)
+    sides.observe(replace(MIXED, is_stopped=True, max_k=0), in_slice=False)
+    assert sides.tokens == {
+        ("stopped", "3-4"): 4 * 3, ("tried", "3-4"): 2 * 7, ("mixed stopped", "3-4"): 7,
+    }  # fmt: skip
+
+
+def test_a_slice_in_which_nobody_wants_drafts_tries_nothing() -> None:
+    sides = Sides()
+    for _ in range(3):
+        sides.observe(replace(PLAIN, is_stopped=True), in_slice=True)
+    assert not sides.tokens
+
+
+def test_a_server_without_speculation_is_plain() -> None:
+    sides = Sides(speculates=False)
+    for _ in range(3):
+        sides.observe(PLAIN, in_slice=False)
+    assert sides.tokens == {("plain", "3-4"): 6}

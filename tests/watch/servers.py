@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass, field
 
 from outdraft.observe.reading import Reading, read_page
+from outdraft.workload.running import running_band
 
 K = 4
 _BOUNDS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5)
@@ -26,6 +27,7 @@ class PlantedServer:
     max_k: int = K  # 0: nothing is proposed
     has_positions: bool = True
     version: str = "1.0"
+    canary: float | None = None  # share of slices; then it is a server of ours
     started_at: float = 0.0
     page: dict[str, float] = field(default_factory=dict)
     requests: float = 0.0
@@ -73,6 +75,21 @@ class PlantedServer:
         self._count("request_time_per_output_token_seconds_sum", done * pace)
         if self.speculates:
             self._draft(tokens)
+        if self.canary is not None:
+            self._slice(seconds, self.canary)
+
+    def _slice(self, seconds: float, share: float) -> None:
+        fast, slow = self.plain_s / self.speedup, self.plain_s
+        is_off = self.max_k == 0
+        sides = (("stopped", slow), ("tried", fast)) if is_off else (
+            ("speculating", fast), ("plain", slow))  # fmt: skip
+        for (side, pace), part in zip(sides, (1 - share, share), strict=True):
+            spent = part * seconds * self.running
+            tokens = spent / pace * self._rng.lognormvariate(0, 0.1)
+            labels = f'{{side="{side}",running="{running_band(self.running)}"}}'
+            for name, value in (("seconds", spent), ("tokens", tokens)):
+                key = f"outdraft:decode_{name}_total{labels}"
+                self.page[key] = self.page.get(key, 0.0) + value
 
     def _draft(self, tokens: float) -> None:
         k = min(self.max_k, K)
@@ -90,6 +107,8 @@ class PlantedServer:
             "process_start_time_seconds": self.started_at,
             'served_model{model_name="m"}': 1.0,
         }
+        if self.canary is not None:
+            gauges["outdraft:speculation_stopped"] = float(self.max_k == 0)
         return read_page({**self.page, **gauges}, at, self.version)
 
     def _count(self, name: str, number: float) -> None:

@@ -21,6 +21,7 @@ from outdraft.testing.fake_server import refusing_url
 from outdraft.watch.acting import Acting, Known, changed
 from outdraft.watch.actions import Deed, Passing
 from outdraft.watch.findings import Action
+from outdraft.watch.limits import ServerLimits
 
 OFF = Deed("r0:8000", Action.TURN_OFF, None, "", 0.0)
 LOWER = Deed("r0:8000", Action.LOWER_K, 2, "", 0.0)
@@ -87,7 +88,13 @@ def test_our_server_is_told_with_its_key(tmp_path: Path) -> None:
 
 def test_limits_of_our_server_are_read_kept_and_restored(tmp_path: Path) -> None:
     told: list[Any] = []
-    shown: list[Any] = [{"limits": [[1, 5], [9, 2]]}, {"limits": []}, {"limits": 3}, [], {}]
+    shown: list[Any] = [
+        {"limits": [[1, 5], [9, 2]]},
+        {"limits": [], "canary_share": 0.02},
+        {"limits": 3},
+        [],
+        {},
+    ]
 
     async def read(request: web.Request) -> web.Response:
         assert request.headers["Authorization"] == "Bearer key"
@@ -111,12 +118,21 @@ def test_limits_of_our_server_are_read_kept_and_restored(tmp_path: Path) -> None
             deed = replace(LOWER, limits=answers[0][0])
             assert await acting.do(deed, "outdraft", url) == ""
             assert await acting.undo(deed, "outdraft", url) == ""
-            assert await acting.undo(replace(deed, limits=((1, 3),)), "outdraft", url) == ""
+            assert (
+                await acting.undo(replace(deed, limits=ServerLimits(((1, 3),))), "outdraft", url)
+                == ""
+            )
         await runner.cleanup()
         return answers
 
     unsaid = (None, "it does not say which limits it has")
-    assert asyncio.run(all_of_it()) == [(((1, 5), (9, 2)), ""), ((), ""), unsaid, unsaid, unsaid]
+    assert asyncio.run(all_of_it()) == [
+        (ServerLimits(((1, 5), (9, 2))), ""),
+        (ServerLimits((), 0.02), ""),
+        unsaid,
+        unsaid,
+        unsaid,
+    ]
     assert told == [{"max_k": 2}, {"schedule": [[1, 5], [9, 2]]}, {"max_k": 3}]
 
 

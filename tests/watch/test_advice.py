@@ -180,3 +180,51 @@ def test_turning_off_for_a_part_costs_what_the_part_has() -> None:
     standing = follow([seen(1.4, parts=unknown)] * 10)[-1].standing
     assert standing is not None
     assert standing.lost_tokens_per_hour is None
+
+
+def test_turned_off_it_is_turned_on_when_drafts_would_pay() -> None:
+    off = follow([seen(0.8)] * 10 + [seen(0.8, is_stopped=True)] * 200)
+    assert changes_of(off) == [(20.0, "TURN OFF")]
+    assert off[-1].standing is not None
+    assert off[-1].standing.reason.startswith("turned off, drafts would make it 0.80 times")
+    assert off[-1].standing.lost_tokens_per_hour is None
+    unclear = follow([seen(1.0, is_stopped=True)] * 400, off[-1], begin=1050.0)
+    assert changes_of(unclear) == [(0.0, "TURN OFF")]
+    on = follow([seen(1.5, is_stopped=True)] * 200, off[-1], begin=1050.0)
+    assert changes_of(on) == [(0.0, "TURN OFF"), (600.0, "TURN ON")]
+    assert on[-1].standing is not None
+    assert on[-1].standing.lost_tokens_per_hour == pytest.approx(3600 * 100 * 0.5)
+
+
+def test_keeping_it_on_and_turning_it_on_are_one_opinion() -> None:
+    states = follow([seen(1.5, is_stopped=True)] * 10 + [seen(1.5)] * 10)
+    assert changes_of(states) == [(20.0, "TURN ON"), (50.0, "KEEP")]
+    back = follow([seen(1.5, is_stopped=True)], states[-1], begin=100.0)
+    assert changes_of(back) == [(0.0, "TURN ON")]
+
+
+def test_a_part_that_is_off_and_would_pay_is_turned_on() -> None:
+    off = replace(benefit(0.8, part="9-16 at a time"), share=0.5, is_stopped=True)
+    others = benefit(1.4, part="1 at a time")
+    still = wanted_of(seen(1.2, parts=(off, others)))
+    assert still is not None
+    assert (still.action, still.part) == (Action.TURN_OFF_FOR, "9-16 at a time")
+    pays = replace(off, estimate=1.2, low=1.1, high=1.3)
+    standing = follow([seen(1.2, parts=(pays, others))] * 10)[-1].standing
+    assert standing is not None
+    assert standing.words == "TURN ON FOR 9-16 at a time"
+    assert standing.lost_tokens_per_hour == pytest.approx(3600 * 100 * 0.5 * 0.2)
+    unclear = wanted_of(seen(1.2, parts=(replace(pays, low=0.9), others)))
+    assert unclear is not None
+    assert unclear.action is Action.KEEP
+
+
+def test_parts_that_stand_together_stay_together() -> None:
+    parts = tuple(benefit(0.8, part=f"{load} at a time") for load in ("3-4", "5-8", "9-16"))
+    pays = benefit(1.4, part="1 at a time")
+    standing = follow([seen(1.2, parts=(*parts[:2], pays))] * 10)[-1].standing
+    assert standing is not None
+    assert standing.part == "3-4 at a time, 5-8 at a time"
+    wanted = wanted_of(seen(1.2, parts=(parts[2], parts[1], parts[0], pays)), standing)
+    assert wanted is not None
+    assert wanted.part == standing.part

@@ -21,6 +21,7 @@ from outdraft.testing.fake_server import fake_server, refusing_url
 from outdraft.watch.acting import Acting
 from outdraft.watch.actions import Deed, DeedState
 from outdraft.watch.findings import Action, Notice
+from outdraft.watch.limits import ServerLimits
 from outdraft.watch.run import Running, check_that_somebody_answered, run_watch
 from outdraft.watch.snapshot import Snapshot
 from outdraft.watch.sources import Looks
@@ -172,7 +173,7 @@ def test_limits_that_were_there_are_kept_in_the_deed_and_restored(tmp_path: Path
     heard = Heard(limits=[[1, 5], [9, 2]])
     [notice] = done(Deed("a", Action.LOWER_K, 3, "", time.time()), "", heard, tmp_path)
     deed = Deed.from_json(notice.data)
-    assert deed.limits == ((1, 5), (9, 2))
+    assert deed.limits == ServerLimits(((1, 5), (9, 2)))
     heard.limits = [[1, 3], [9, 2]]
     done(replace(deed, state=DeedState.TAKEN_BACK), "", heard, tmp_path)
     assert heard.bodies == [{"schedule": [[1, 3], [9, 2]]}, {"schedule": [[1, 5], [9, 2]]}]
@@ -182,14 +183,14 @@ def test_limits_read_before_a_kill_are_not_read_again(tmp_path: Path) -> None:
     """The server may have been told already: what it shows then is what we set."""
     files = {"events": tmp_path / "e.jsonl", "state": tmp_path / "s.json"}
     watch = Watch(WatchRules(acts=True), now=time.time(), **files)
-    deed = Deed("a", Action.LOWER_K, 3, "", time.time(), limits=((1, 5),))
+    deed = Deed("a", Action.LOWER_K, 3, "", time.time(), limits=ServerLimits(((1, 5),)))
     watch.note(deed)
     watch.events.close()
     [wanted] = Watch(WatchRules(acts=True), now=time.time(), **files).wanted
     assert wanted == deed
     heard = Heard(limits=[[1, 3]])
     [notice] = done(wanted, "", heard, tmp_path)
-    assert Deed.from_json(notice.data).limits == ((1, 5),)
+    assert Deed.from_json(notice.data).limits == ServerLimits(((1, 5),))
 
 
 def test_a_deed_that_cannot_be_done_is_said(tmp_path: Path) -> None:

@@ -95,6 +95,7 @@ _OURS = (
     "speculation_spent_seconds_total",
     "speculation_plain_seconds_total",
     "speculation_net_benefit",
+    "speculation_stopped",
 )
 
 

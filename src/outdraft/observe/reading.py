@@ -50,6 +50,7 @@ class Reading:
     acceptance_shares: Mapping[str, Histogram] = field(default_factory=dict)
     # (side, running) → tokens and seconds of decoding steps, with and without speculation.
     slices: Slices = field(default_factory=dict)
+    is_stopped: bool = False  # it could draft, and an operator turned that off while it runs
 
     @property
     def speculates(self) -> bool:
@@ -192,6 +193,7 @@ def read_page(page: Page, at: float, version: str | None = None) -> Reading:
         version,
         _shares(page) if engine == "outdraft" else {},
         _slices(page) if engine == "outdraft" else {},
+        page.get("outdraft:speculation_stopped", 0.0) > 0,
     )
 
 

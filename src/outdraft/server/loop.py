@@ -244,8 +244,7 @@ class EngineLoop:
         step = self._engine.step(inverted=in_slice)
         if step.stats is not None:
             canary.observe(step.stats, step.updates)
-            is_plain = step.stats.is_stopped != in_slice or self._engine.speculation.is_off
-            self._metrics.observe_step(step.stats, step.updates, is_plain=is_plain)
+            self._metrics.observe_step(step.stats, step.updates, in_slice=in_slice)
         return step
 
     def _forget(self, events: asyncio.AbstractEventLoop) -> None:

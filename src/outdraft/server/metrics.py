@@ -39,7 +39,7 @@ class Metrics(Collector):
         self._num_emitted = 0
         self._rounds: Counter[int] = Counter()  # by draft length
         self._finished = dict.fromkeys(("stop", "length", "abort"), 0)  # by reason
-        self._sides = Sides()
+        self._sides = Sides(speculates=not engine.speculation.is_off)
         self._plain_s = 0.0  # estimated, of the steps that speculated
         self._spent_s = 0.0
         self._recent: deque[tuple[float, float, float]] = deque()  # (when, plain, spent)
@@ -67,10 +67,10 @@ class Metrics(Collector):
         return generate_latest(self._registry)
 
     def observe_step(
-        self, stats: StepStats, updates: Sequence[Update], *, is_plain: bool = False
+        self, stats: StepStats, updates: Sequence[Update], *, in_slice: bool = False
     ) -> None:
-        """`is_plain`: nobody was to get drafts in it."""
-        self._sides.observe(stats, is_plain=is_plain)
+        """`in_slice`: it was one of the canary's."""
+        self._sides.observe(stats, in_slice=in_slice)
         self._num_prompt_tokens += stats.num_prompt_tokens
         self._num_emitted += stats.num_emitted
         self._rounds.update(stats.draft_lengths)

@@ -19,14 +19,14 @@ from outdraft.emit import nearest_config, write_form
 from outdraft.errors import OutdraftError
 from outdraft.observe.fetch import page_url
 from outdraft.speculation import OFF, Speculation
-from outdraft.watch.actions import Deed, Limits, Passing, body_of, limits_body, loads_of
+from outdraft.watch.actions import OURS, Deed, Passing
 from outdraft.watch.findings import Action
+from outdraft.watch.limits import ServerLimits, loads_of
 from outdraft.whole_file import write_json, write_text
 
 _LIMIT_S = 10.0
 _COMMAND_LIMIT_S = 600.0
 _MAX_ANSWER = 1 << 16
-_OURS = "outdraft"
 _SECRETS = ("OUTDRAFT_ADMIN_KEY", "OUTDRAFT_API_KEY", "OUTDRAFT_WEBHOOK_SECRET")
 _AGAIN = frozenset({408, 425, 429, *range(500, 600)})  # answers that may be others in minutes
 _MANY = 1 << 16  # more texts at a time than any server writes
@@ -52,28 +52,27 @@ class Acting:
     command_limit_s: float = _COMMAND_LIMIT_S
 
     async def do(self, deed: Deed, engine: str | None, url: str) -> str:
-        if engine == _OURS:
-            body = limits_body(deed)
-            if body is None:
+        if engine == OURS:
+            limits = deed.wanted_limits()
+            if limits is None:
                 return f"our server does not switch speculation by {deed.part!r}"
-            return await self._tell(url, body)
+            return await self._tell(url, limits.body())
         return await self._configure(deed, engine or "", is_back=False)
 
     async def undo(self, deed: Deed, engine: str | None, url: str) -> str:
-        if engine == _OURS:
-            return await self._tell(url, body_of(deed.limits or ()))
+        if engine == OURS:
+            return await self._tell(url, (deed.limits or ServerLimits()).body())
         return await self._configure(deed, engine or "", is_back=True)
 
-    async def limits(self, url: str) -> tuple[Limits | None, str]:
+    async def limits(self, url: str) -> tuple[ServerLimits | None, str]:
         """Of our server, as they are now, and what went wrong."""
         said, problem = await self._ask("GET", url)
         if problem:
             return None, problem
         try:
-            found = tuple((int(start), int(k)) for start, k in json.loads(said)["limits"])
-        except (ValueError, LookupError, TypeError):
+            return ServerLimits.shown(json.loads(said)), ""
+        except (ValueError, LookupError, TypeError, AttributeError):
             return None, "it does not say which limits it has"
-        return found, ""
 
     async def _tell(self, url: str, body: dict[str, object]) -> str:
         return (await self._ask("POST", url, body))[1]
@@ -175,9 +174,8 @@ def changed(speculation: Speculation, deed: Deed) -> Speculation:
     for first, last in loads:
         if first > start:
             schedule.append((start, first - 1, speculation.k))
-        end = first if last is None else last
-        schedule.append((first, end, 0))
-        start = end + 1
+        schedule.append((first, last, 0))
+        start = last + 1
     schedule.append((start, _MANY, speculation.k))
     return replace(speculation, schedule=tuple(schedule))
 

@@ -1,22 +1,22 @@
 """What `--act` does, and whether it helped. Pure: doing it is in `acting`.
 
-A deed follows an advice. After the dwell time it is looked at, under about the same load: texts
-must come clearly faster than before, or the benefit must be clearly higher. One that was seen not
-to help is taken back, and the same is not done again for a day. One of which nothing can be said
-stays.
+A deed follows an advice. After the dwell time it is looked at: slices of the canary must say it
+again, or under about the same load texts must come clearly faster than before, or the benefit be
+clearly higher. One that was seen not to help is taken back, and the same is not done again for a
+day. One of which nothing can be said stays. What was turned off by us is turned on again by us.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from outdraft.speculation import MAX_K
-from outdraft.watch.findings import Action, Advice, Benefit
+from outdraft.observe.reading import Reading
+from outdraft.watch.findings import Action, Advice, Benefit, Source
+from outdraft.watch.limits import ServerLimits, loads_of
 
 _BARRED_S = 24 * 3600.0
 _PASSING_S = 600.0
@@ -25,7 +25,6 @@ _HOUR_S = 3600.0
 _CLEAR = 1.96  # standard errors
 _SAME_LOAD = (0.8, 1.25)
 _LOOKS = 3  # dwell times after which nothing new is waited for
-_LOAD = re.compile(r"(\d+)(?:-(\d+))? at a time")
 
 
 class DeedState(StrEnum):
@@ -36,14 +35,15 @@ class DeedState(StrEnum):
     FAILED = "failed"  # could not be done
     TAKEN_BACK = "taken back"  # that is decided and being done
     BACK = "back"  # all is as it was
+    GONE = "gone"  # somebody else undid it, or a restart did
 
 
 # Somebody has to do something; after a restart it is done once more.
 TO_DO = (DeedState.ASKED, DeedState.TAKEN_BACK)
 _OPEN = (*TO_DO, DeedState.DONE)
-_STANDS = (DeedState.HELPED, DeedState.NOT_KNOWN)
-
-Limits = tuple[tuple[int, int], ...]  # (from so many running texts on, k) of our server; () is none
+STANDS = (DeedState.HELPED, DeedState.NOT_KNOWN)
+OURS = "outdraft"  # the engine whose servers are told what to do over HTTP
+_OFF = (Action.TURN_OFF, Action.TURN_OFF_FOR)
 
 
 class Passing(str):
@@ -71,7 +71,8 @@ class Deed:
     state: DeedState = DeedState.ASKED
     speed: Speed | None = None  # before it
     benefit: Benefit | None = None  # before it, of the part that it is about where that is known
-    limits: Limits | None = None  # of our server before it; None: they were not read
+    limits: ServerLimits | None = None  # of our server before it; None: they were not read
+    on_limits: ServerLimits | None = None  # of our server before we turned anything off
     tries: int = 0  # to take it back that failed
     again_at: float | None = None  # when it may be tried again
 
@@ -81,7 +82,11 @@ class Deed:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Deed:
-        speed, benefit, limits = data.get("speed"), data.get("benefit"), data.get("limits")
+        speed, benefit = data.get("speed"), data.get("benefit")
+        limits, on_limits = (
+            None if each is None else ServerLimits.from_json(each)
+            for each in (data.get("limits"), data.get("on_limits"))
+        )
         return cls(
             **{
                 **data,
@@ -89,9 +94,27 @@ class Deed:
                 "state": DeedState(data["state"]),
                 "speed": None if speed is None else Speed(**speed),
                 "benefit": None if benefit is None else Benefit.from_json(benefit),
-                "limits": None if limits is None else tuple((at, k) for at, k in limits),
+                "limits": limits,
+                "on_limits": on_limits,
             }
         )
+
+    def with_limits(self, limits: ServerLimits | None) -> Deed:
+        """That were read before it."""
+        on_limits = limits if self.on_limits is None and self.action in _OFF else self.on_limits
+        return replace(self, limits=limits, on_limits=on_limits)
+
+    def wanted_limits(self) -> ServerLimits | None:
+        """What our server is told; None where it has no words for it."""
+        before = self.limits or ServerLimits()
+        if self.action is Action.TURN_OFF:
+            return before.turned_off()
+        if self.action is Action.TURN_ON:
+            return self.on_limits
+        if self.action is Action.LOWER_K:
+            return None if self.k is None else before.lowered(self.k)
+        loads = loads_of(self.part)
+        return None if loads is None else before.without_drafts(loads)
 
     def ended(self, problem: str, now: float) -> Deed:
         """After it was done, or taken back, or that went wrong: taking back is tried again."""
@@ -148,20 +171,40 @@ def next_deed(
     last = deeds.newest.get(advice.replica)
     if last is not None and last.state in _OPEN:
         return None  # first it is seen what that one did
+    on_limits = _on_limits(last, advice)
+    if advice.action is Action.TURN_ON and on_limits is None:
+        return None  # what others turned off stays off
     deed = Deed(
         advice.replica, advice.action, advice.k, advice.part, now,
-        speed=speed, benefit=advice.benefit,
+        speed=speed, benefit=advice.benefit, on_limits=on_limits,
     )  # fmt: skip
     if last is not None and last.words == deed.words:
-        if last.state in _STANDS:
+        if last.state in STANDS:
             return None
         if last.state is DeedState.FAILED and now - last.at < _HOUR_S:
             # The server may have been told although it gave no answer.
-            deed = replace(deed, limits=last.limits)
+            deed = deed.with_limits(last.limits)
     if deeds.barred.get(_key(deed), 0.0) > now:
         return None
     recent = [at for at in deeds.times if at > now - _HOUR_S]
     return deed if len(recent) < most_per_hour else None
+
+
+def is_undone(deed: Deed, last: Reading | None) -> bool:
+    """Our server drafts although it was turned off: limits do not outlive it."""
+    if last is None or last.engine != OURS or deed.action is not Action.TURN_OFF:
+        return False
+    return deed.state in STANDS and not last.is_stopped
+
+
+def _on_limits(last: Deed | None, advice: Advice) -> ServerLimits | None:
+    """What turning on would restore, where it was us who turned it off."""
+    if last is None:
+        return None
+    if last.action in _OFF and last.state in STANDS:
+        return last.on_limits
+    is_tried_again = last.action is Action.TURN_ON and last.state is not DeedState.HELPED
+    return last.on_limits if is_tried_again and advice.action is Action.TURN_ON else None
 
 
 def judged(
@@ -180,7 +223,7 @@ def judged(
     if gain is None:
         return DeedState.NOT_KNOWN, "nothing was seen under about the same load"
     # What is right for a part of the traffic need not show in all of it.
-    is_diluted = deed.action is Action.TURN_OFF_FOR and not gain.part
+    is_diluted = bool(deed.part) and not gain.part
     state = DeedState.NOT_KNOWN if is_diluted else DeedState.TAKEN_BACK
     return state, f"not clearly better: {gain.words}"
 
@@ -193,13 +236,35 @@ class _Gain(NamedTuple):
 
 
 def _gain(deed: Deed, speed: Speed | None, benefit: Benefit | None) -> _Gain | None:
-    """None where nothing can be compared: another load is no comparison."""
+    """None where nothing can be compared."""
+    by_slices, by_time = _gain_by_slices(deed, benefit), _gain_over_time(deed, speed, benefit)
+    is_clear = by_slices is not None and abs(by_slices.change) > _CLEAR * by_slices.error
+    return by_slices if is_clear or by_time is None else by_time
+
+
+def _gain_by_slices(deed: Deed, benefit: Benefit | None) -> _Gain | None:
+    """They go on after it, and compare at any load: with drafts is on, without them off."""
+    error = _error(benefit)
+    if benefit is None or error is None or benefit.source is not Source.CANARY:
+        return None
+    change = math.log(benefit.estimate)
+    words = f"with drafts {benefit.estimate:.2f} times as fast as without"
+    if deed.action in _OFF and benefit.is_stopped:
+        return _Gain(-change, error, words, benefit.part)
+    if deed.action is Action.TURN_ON and not benefit.is_stopped:
+        return _Gain(change, error, words, benefit.part)
+    return None
+
+
+def _gain_over_time(deed: Deed, speed: Speed | None, benefit: Benefit | None) -> _Gain | None:
+    """Against before it, under about the same load: another one is no comparison."""
     before = deed.benefit
     errors = _error(before), _error(benefit)
     if (
-        deed.action is not Action.TURN_OFF
+        deed.action not in (Action.TURN_OFF, Action.TURN_ON)
         and before is not None
         and benefit is not None
+        and not benefit.is_stopped
         and (before.source, before.part) == (benefit.source, benefit.part)
         and _is_same_load(before.running, benefit.running)
         and errors[0] is not None
@@ -229,67 +294,6 @@ def _error(benefit: Benefit | None) -> float | None:
     if benefit is None or benefit.low is None or benefit.high is None or benefit.low <= 0:
         return None
     return (math.log(benefit.high) - math.log(benefit.low)) / (2 * _CLEAR)
-
-
-def loads_of(part: str) -> tuple[tuple[int, int | None], ...] | None:
-    """Loads in words → (from, to); None where a part is no load (a band of temperatures)."""
-    found = []
-    for each in part.split(", "):
-        matched = _LOAD.fullmatch(each)
-        if matched is None:
-            return None
-        first = int(matched[1])
-        found.append((first, int(matched[2]) if matched[2] else first))
-    return tuple(sorted(found))
-
-
-def limits_body(deed: Deed) -> dict[str, Any] | None:
-    """What our server's admin endpoint is told; None where it has no words for it. Limits that
-    were there before stay: a deed never lifts one."""
-    limits = _limits_of(deed)
-    return None if limits is None else body_of(_lower(limits, deed.limits or ()))
-
-
-def body_of(limits: Limits) -> dict[str, Any]:
-    """Sets exactly these limits."""
-    if not limits:
-        return {"max_k": None}
-    if len(limits) == 1:
-        return {"max_k": limits[0][1]}
-    return {"schedule": [list(each) for each in limits]}
-
-
-def _limits_of(deed: Deed) -> Limits | None:
-    """Of the deed alone."""
-    if deed.action is Action.TURN_OFF:
-        return ((1, 0),)
-    if deed.action is Action.LOWER_K:
-        return None if deed.k is None else ((1, deed.k),)
-    loads = loads_of(deed.part)
-    if loads is None:
-        return None
-    ks = {1: MAX_K}  # from so many running texts on
-    for first, last in loads:
-        ks[first] = 0
-        if last is not None:
-            ks.setdefault(last + 1, MAX_K)
-    return tuple(sorted(ks.items()))
-
-
-def _lower(one: Limits, other: Limits) -> Limits:
-    """The lower one at every load; neighbours that became equal are one."""
-    if not other:
-        return one
-    found: list[tuple[int, int]] = []
-    for start in sorted({start for start, _ in (*one, *other)}):
-        k = min(_k_at(one, start), _k_at(other, start))
-        if not found or found[-1][1] != k:
-            found.append((start, k))
-    return tuple(found)
-
-
-def _k_at(limits: Limits, running: int) -> int:
-    return next((k for start, k in reversed(limits) if start <= running), MAX_K)
 
 
 def _key(deed: Deed) -> str:

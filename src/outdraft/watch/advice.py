@@ -28,6 +28,7 @@ class Seen:
     tokens_per_s: float | None = None
     busy_servers: float = 1.0  # servers that were computing, on average
     speculates: bool = True
+    is_stopped: bool = False  # it was turned off while the server runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,11 @@ def advise(
     if wanted is not None and standing is not None and _is_same(wanted, standing):
         shown = _advice(wanted, seen, replica, standing.since, rules)
         return AdviceState(shown)
-    first = rules.first_dwell_s if standing is None else rules.dwell_s
+    dwell_s = rules.first_dwell_s if standing is None else rules.dwell_s
+    if wanted is not None and standing is not None and _means_the_same(wanted, standing):
+        dwell_s = 0.0
     state = _with_candidate(state, wanted, now, rules.grace_s)
-    if state.candidate is None or wanted is None or now - state.since < first:
+    if state.candidate is None or wanted is None or now - state.since < dwell_s:
         return replace(state, standing=standing and _unclear(standing, seen))
     return AdviceState(_advice(wanted, seen, replica, now, rules))
 
@@ -85,16 +88,24 @@ def advise(
 def wanted_of(seen: Seen, standing: Advice | None = None) -> Wanted | None:
     """None: it is not clear."""
     benefit = seen.benefit
+    if seen.is_stopped:
+        return _wanted_while_stopped(benefit)
     losing = [part for part in seen.parts if part.is_loss]
-    has_gaining_part = any(part.is_gain for part in seen.parts)
-    if losing and has_gaining_part:
+    gaining = [part for part in seen.parts if part.is_gain]
+    if losing and gaining:
         worst = min(losing, key=lambda part: part.estimate)
         parts = ", ".join(part.part for part in losing)
-        if standing and standing.part and standing.part in {part.part for part in losing}:
+        if standing and standing.part and _parts(standing.part) <= {part.part for part in losing}:
             parts = standing.part  # another part that comes and goes is no new advice
         reason = f"{worst.part}: {_times(worst)}; elsewhere it pays"
-        meant = [part for part in losing if part.part in parts.split(", ")]
+        meant = [part for part in losing if part.part in _parts(parts)]
         return Wanted(Action.TURN_OFF_FOR, reason, part=parts, gain=_gain_of_parts(meant))
+    back = [part for part in gaining if part.is_stopped]
+    if back and not losing:
+        best = max(back, key=lambda part: part.estimate)
+        parts = ", ".join(part.part for part in back)
+        reason = f"{best.part}: turned off, drafts would make it {_times(best)}"
+        return Wanted(Action.TURN_ON, reason, part=parts, gain=_gain_of_parts(back, is_on=True))
     if benefit is None or benefit.low is None or benefit.high is None:
         return None
     shorter = _shorter(seen, standing)
@@ -110,14 +121,28 @@ def wanted_of(seen: Seen, standing: Advice | None = None) -> Wanted | None:
     return None
 
 
-def _gain_of_parts(parts: Sequence[Benefit]) -> float | None:
-    """Of all the traffic, when these parts of it are written without speculation."""
+def _wanted_while_stopped(benefit: Benefit | None) -> Wanted | None:
+    """By slices that have drafts. What it costs to leave it off is nothing where it should be."""
+    if benefit is None or not (benefit.is_gain or benefit.is_loss):
+        return None
+    reason = f"turned off, drafts would make it {_times(benefit)}"
+    if benefit.is_gain:
+        return Wanted(Action.TURN_ON, reason, gain=benefit.estimate)
+    return Wanted(Action.TURN_OFF, reason, gain=None)
+
+
+def _gain_of_parts(parts: Sequence[Benefit], *, is_on: bool = False) -> float | None:
+    """Of all the traffic, when these parts of it are written without speculation, or with it."""
     gain = 1.0
     for part in parts:
         if part.share is None:
             return None
-        gain += part.share * (1 / part.estimate - 1)
+        gain += part.share * ((part.estimate if is_on else 1 / part.estimate) - 1)
     return gain
+
+
+def _parts(words: str) -> set[str]:
+    return set(words.split(", "))
 
 
 def _unclear(standing: Advice, seen: Seen) -> Advice:
@@ -157,6 +182,12 @@ def _shorter(seen: Seen, standing: Advice | None) -> tuple[int, float] | None:
 def _is_same(wanted: Wanted, standing: Advice) -> bool:
     what = standing.action, standing.k, standing.part
     return (wanted.action, wanted.k, wanted.part) == what
+
+
+def _means_the_same(wanted: Wanted, standing: Advice) -> bool:
+    """That drafts pay: somebody only turned them on meanwhile, or off."""
+    both = {wanted.action, standing.action}
+    return both == {Action.KEEP, Action.TURN_ON} and not (wanted.part or standing.part)
 
 
 def _with_candidate(

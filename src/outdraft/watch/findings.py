@@ -23,6 +23,7 @@ class Action(StrEnum):
     LOWER_K = "LOWER K"
     TURN_OFF = "TURN OFF"
     TURN_OFF_FOR = "TURN OFF FOR"
+    TURN_ON = "TURN ON"  # again, where it was turned off while the server runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Benefit:
     running: float | None = None  # requests at a time, on average
     part: str = ""  # "temperature 1+", "9 or more at a time"; empty: everything
     share: float | None = None  # of the tokens, that the part has
+    is_stopped: bool = False  # drafts are turned off there, and tried in slices
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Benefit:
@@ -74,7 +76,7 @@ class Advice:
     since: float
     reason: str
     k: int | None = None  # of LOWER K
-    part: str = ""  # of TURN OFF FOR
+    part: str = ""  # of TURN OFF FOR, and of TURN ON for such a part
     benefit: Benefit | None = None
     lost_tokens_per_hour: float | None = None  # what not following it costs
     lost_gpu_seconds_per_hour: float | None = None
@@ -90,6 +92,8 @@ class Advice:
     def words(self) -> str:
         if self.action is Action.LOWER_K:
             return f"{self.action} TO {self.k}"
+        if self.action is Action.TURN_ON and self.part:
+            return f"{self.action} FOR {self.part}"
         return f"{self.action} {self.part}".rstrip()
 
 

@@ -76,6 +76,11 @@ class History:
         return sorted([*tens, *minutes, *fine], key=_start)
 
     @property
+    def is_stopped(self) -> bool:
+        """Somebody turned drafts off while the server runs."""
+        return self.last is not None and self.last.is_stopped
+
+    @property
     def started_at(self) -> float | None:
         """Since when something is known."""
         starts = [kept[0].start for kept in (self.tens, self.minutes, self.fine) if kept]

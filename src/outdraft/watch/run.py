@@ -13,7 +13,7 @@ import aiohttp
 from outdraft.errors import BackendError
 from outdraft.observe.fetch import open_session
 from outdraft.watch.acting import Acting
-from outdraft.watch.actions import Deed, DeedState
+from outdraft.watch.actions import OURS, Deed, DeedState
 from outdraft.watch.advice import AdviceRules
 from outdraft.watch.baseline import read_baseline
 from outdraft.watch.prometheus import PrometheusSource
@@ -23,7 +23,6 @@ from outdraft.watch.sources import Readings, Say, Scraped, Servers
 from outdraft.watch.watch import Watch, WatchRules
 from outdraft.watch.webhook import Webhook
 
-OURS = "outdraft"  # the engine whose servers are told what to do over HTTP
 _LAST_POSTS_S = 5.0  # for what the webhook has not taken yet, at the end
 
 Show = Callable[[Snapshot], None]
@@ -78,7 +77,7 @@ class Running:
         else:
             if engine == OURS and deed.limits is None:
                 limits, problem = await self._acting.limits(url or "")
-                deed = replace(deed, limits=limits)
+                deed = deed.with_limits(limits)
             if not problem:
                 self._watch.note(deed)
                 problem = await self._acting.do(deed, engine, url or "")

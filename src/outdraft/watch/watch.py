@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from outdraft.observe.reading import Growth, Reading
-from outdraft.watch.actions import TO_DO, Deed, DeedState, Speed, judged, next_deed
+from outdraft.watch.actions import TO_DO, Deed, DeedState, Speed, is_undone, judged, next_deed
 from outdraft.watch.advice import AdviceRules, AdviceState, Seen, advise
 from outdraft.watch.alarms import Past, Rows, find_alarms, stand
 from outdraft.watch.alarms.robust import token_pace
@@ -169,6 +169,7 @@ class Watch:
         advised = self.state.advice.get(name)
         standing = None if advised is None else advised.standing
         is_off = standing is not None and standing.action in (Action.TURN_OFF, Action.TURN_OFF_FOR)
+        is_off = is_off or history.is_stopped
         model = None if history.last is None else history.last.model
         return Past(minutes, tens, tuple(history.changes), model, is_off)
 
@@ -183,13 +184,15 @@ class Watch:
         for name, history in present.items():
             if name in windows and history.last is not None:
                 seen = _seen(self._worth.get(name, Worth()), [windows[name]])
-                seen = replace(seen, speculates=history.last.speculates)
+                speculates, is_stopped = history.last.speculates, history.is_stopped
+                seen = replace(seen, speculates=speculates, is_stopped=is_stopped)
                 advice[name] = self._advised(name, seen, now, rules)
-        speculating = [
-            window for name, window in windows.items() if present[name].last and name in self._worth
-        ]
+        speculating = [name for name in windows if present[name].last and name in self._worth]
         if len(present) > 1 and speculating:
-            seen = _seen(self._worth.get(FLEET, Worth()), speculating)
+            of_all = [windows[name] for name in speculating]
+            seen = _seen(self._worth.get(FLEET, Worth()), of_all)
+            is_stopped = all(present[name].is_stopped for name in speculating)
+            seen = replace(seen, is_stopped=is_stopped)
             advice[FLEET] = self._advised(FLEET, seen, now, rules)
         kept = {FLEET, *self.histories}
         advice = {name: each for name, each in advice.items() if name in kept}
@@ -210,15 +213,24 @@ class Watch:
     def _act(self, present: Mapping[str, History], now: float) -> None:
         if not self.rules.acts:
             return
-        for name in present:
+        for name, history in present.items():
             advised = self.state.advice.get(name)
             deed = self.state.deeds.newest.get(name)
-            if deed is not None and deed.state is DeedState.DONE:
+            if deed is not None and is_undone(deed, history.last):
+                self._right_since[name] = now  # what is advised since then is looked at anew
+                text = f"{deed.words} holds no more: the server was restarted, or told otherwise"
+                gone = replace(deed, state=DeedState.GONE)
+                self._tell(Notice(now, ACTION, name, text, asdict(gone)))
+            elif deed is not None and deed.state is DeedState.DONE:
                 self._judge(deed, now)
             elif advised is not None and advised.standing is not None:
                 self._decide(name, advised.standing, now)
 
     def _decide(self, name: str, advice: Advice, now: float) -> None:
+        last = self.state.deeds.newest.get(name)
+        is_off = advice.action is Action.TURN_OFF and self.histories[name].is_stopped
+        if is_off and not (last is not None and last.state is DeedState.FAILED):
+            return  # somebody did it; where we tried to, it may have been us
         since = self._right_since.get(name, advice.since)
         if now - since < self.rules.advice.dwell_s:
             return  # the first advice stands sooner than that

@@ -47,7 +47,9 @@ def weigh(
     if any(_kind(each) != _kind(first) for each in others):
         return {**found, FLEET: Worth()}  # several models have no common benefit
     of_all = costs or next((table for table in tables.values() if table is not None), None)
-    return {**found, FLEET: _worth(speculating, _alike(plain, first), window_s, now, of_all)}
+    drafting = {name: each for name, each in speculating.items() if not each.is_stopped}
+    asked = drafting or speculating
+    return {**found, FLEET: _worth(asked, _alike(plain, first), window_s, now, of_all)}
 
 
 def costs_of(history: History) -> Costs | None:
@@ -90,7 +92,10 @@ def _worth(
     now: float,
     costs: Costs | None,
 ) -> Worth:
-    """Of the window, or of longer where only that is clear and the window does not contradict."""
+    """Of the window, or of longer where only that is clear and the window does not contradict.
+    Where drafts are turned off only slices say what they would give: all else is as without."""
+    if all(each.is_stopped for each in speculating.values()):
+        plain, costs = {}, None
     newest = _of_stretch(speculating, plain, now - window_s, costs)
     short = newest.benefit
     if short is None or short.is_gain or short.is_loss:

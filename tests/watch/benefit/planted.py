@@ -62,24 +62,35 @@ class World:
         return rows
 
     def with_canary(
-        self, speedup: Speedup, loads: Sequence[float], *, noise: float = 0.3, prompts: float = 0.0
+        self,
+        speedup: Speedup,
+        loads: Sequence[float],
+        *,
+        noise: float = 0.3,
+        prompts: float = 0.0,
+        is_stopped: bool = False,
     ) -> list[Growth]:
-        """A server of ours. `prompts`: share of the time in steps that read prompts too."""
+        """A server of ours. `prompts`: share of the time in steps that read prompts too.
+        `is_stopped`: it drafts in slices only."""
         rows = []
         for at, drift in enumerate(self.drift):
             load = round(float(self.draw.choice(loads)))
             band, pace = running_band(load), plain_pace(load) * drift
             slices = {}
             in_slices = float(self.draw.choice([0.0, 0.2], p=[0.5, 0.5]))  # seconds
+            usual = pace if is_stopped else pace / speedup(load)
             for side, spent, own in (
-                ("plain", in_slices, pace),
-                ("speculating", EVERY_S * (1 - prompts) - in_slices, pace / speedup(load)),
-            ):
+                ("tried", in_slices, pace / speedup(load)) if is_stopped
+                else ("plain", in_slices, pace),
+                ("stopped" if is_stopped else "speculating",
+                 EVERY_S * (1 - prompts) - in_slices, usual),
+            ):  # fmt: skip
                 faster = float(np.exp(self.draw.normal(-(noise**2) / 2, noise)))
                 slices[side, band] = spent * load / own * faster, spent * load
             # A step with prompts takes three times as long, and writes as much as any other.
-            tokens = EVERY_S * prompts * load / (3 * pace / speedup(load))
-            slices["mixed", band] = tokens, EVERY_S * prompts * load
+            tokens = EVERY_S * prompts * load / (3 * usual)
+            mixed = "mixed stopped" if is_stopped else "mixed"
+            slices[mixed, band] = tokens, EVERY_S * prompts * load
             rows.append(growth(at, load, {}, slices=slices))
         return rows
 

@@ -29,9 +29,21 @@ def window(
         ({"loads": (2, 4), "drift": 0.3, "noise": 0.2}, 1.5),
         # Of a second 0.3 are in steps with prompts: 0.1 for their tokens, 0.2 for the prompts.
         ({"prompts": 0.3}, 0.8 * 1.5 + 0.2),
+        ({"is_stopped": True}, 1.5),
+        ({"is_stopped": True, "loads": (1, 2, 4, 7), "noise": 0.2, "true": 0.8}, 0.8),
+        ({"is_stopped": True, "prompts": 0.3}, 1 / (0.8 / 1.5 + 0.2)),
         pytest.param({"replicas": 3}, 1.5, marks=pytest.mark.slow),
     ],
-    ids=["heavy noise", "several loads", "drift", "prompts in between", "replicas"],
+    ids=[
+        "heavy noise",
+        "several loads",
+        "drift",
+        "prompts in between",
+        "stopped",
+        "stopped, several loads",
+        "stopped, prompts",
+        "replicas",
+    ],
 )
 def test_planted_speedups_are_in_their_intervals(options: dict[str, Any], expected: float) -> None:
     found = score(lambda seed: window(seed, **options), expected, 500)
@@ -83,11 +95,35 @@ def test_by_load() -> None:
     assert found["5-8 at a time"].is_loss
 
 
+def test_a_window_in_which_it_was_turned_off() -> None:
+    """Each half is compared within itself: the load of the second one is another."""
+    world = World.made(5)
+    before = world.with_canary(constant(1.5), (4,), noise=0.1)
+    after = world.with_canary(constant(1.5), (8,), noise=0.1, is_stopped=True)
+    whole = [*before[:30], *after[30:]]
+    found = canary_benefit({"a": whole})
+    assert found is not None
+    assert found.is_stopped
+    assert "with drafts" in found.assumes
+    assert found.estimate == pytest.approx(1.5, rel=0.1)
+    assert found.is_gain
+    parts = {each.part: each.is_stopped for each in canary_by_load({"a": whole})}
+    assert parts == {"3-4 at a time": False, "5-8 at a time": True}
+    shares = {each.part: each.share for each in canary_by_load({"a": whole})}
+    assert sum(share or 0 for share in shares.values()) == pytest.approx(1)
+
+
+def test_turned_off_without_slices_says_nothing() -> None:
+    rows = [growth(at, 1.0, {}, slices={("stopped", "1"): (50.0, 2.0)}) for at in range(30)]
+    assert canary_benefit({"a": rows}) is None
+
+
 def test_what_it_says() -> None:
     found = window(1)
     assert found is not None
     assert (found.source, found.running) == (Source.CANARY, pytest.approx(4))
-    assert found.assumes
+    assert "without drafts" in found.assumes
+    assert not found.is_stopped
     assert found.low is not None
 
 

@@ -1,0 +1,94 @@
+"""Limits of draft lengths that our own server takes while it runs: what a deed makes of them. Pure.
+
+The server's words for them are those of `POST /admin/speculation`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from outdraft.speculation import MAX_K
+
+# Of the decoding time, in which a server that was turned off still drafts: else nobody would ever
+# see that it pays again.
+_CANARY_SHARE = 0.01
+_LOAD = re.compile(r"(\d+)(?:-(\d+))? at a time")
+
+ByLoad = tuple[tuple[int, int], ...]  # (from so many running texts on, k); () is no limit
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    by_load: ByLoad = ()
+    canary_share: float | None = None  # None: the server does not say
+
+    @classmethod
+    def from_json(cls, data: Any) -> ServerLimits:
+        """As a state has them; an earlier version kept loads alone."""
+        if not isinstance(data, Mapping):
+            data = {"by_load": data}
+        return cls(**{**data, "by_load": tuple((at, k) for at, k in data["by_load"])})
+
+    @classmethod
+    def shown(cls, answer: Mapping[str, Any]) -> ServerLimits:
+        """As the server shows them. LookupError, TypeError or ValueError where it does not."""
+        share = answer.get("canary_share")
+        by_load = tuple((int(start), int(k)) for start, k in answer["limits"])
+        return cls(by_load, None if share is None else float(share))
+
+    def body(self) -> dict[str, Any]:
+        """Sets exactly these."""
+        share = {} if self.canary_share is None else {"canary_share": self.canary_share}
+        if len(self.by_load) <= 1:
+            return {"max_k": self.by_load[0][1] if self.by_load else None, **share}
+        return {"schedule": [list(each) for each in self.by_load], **share}
+
+    def lowered(self, k: int) -> ServerLimits:
+        return replace(self, by_load=_lower(self.by_load, ((1, k),)))
+
+    def without_drafts(self, loads: tuple[tuple[int, int], ...]) -> ServerLimits:
+        """At these loads, (from, to)."""
+        ks = {1: MAX_K}
+        for first, last in loads:
+            ks[first] = 0
+            ks.setdefault(last + 1, MAX_K)
+        return ServerLimits(
+            _lower(self.by_load, tuple(sorted(ks.items()))), self._share_while_off()
+        )
+
+    def turned_off(self) -> ServerLimits:
+        return ServerLimits(((1, 0),), self._share_while_off())
+
+    def _share_while_off(self) -> float | None:
+        return None if self.canary_share is None else max(self.canary_share, _CANARY_SHARE)
+
+
+def loads_of(part: str) -> tuple[tuple[int, int], ...] | None:
+    """Loads in words → (from, to); None where a part is no load (a band of temperatures)."""
+    found = []
+    for each in part.split(", "):
+        matched = _LOAD.fullmatch(each)
+        if matched is None:
+            return None
+        first = int(matched[1])
+        found.append((first, int(matched[2]) if matched[2] else first))
+    return tuple(sorted(found))
+
+
+def _lower(one: ByLoad, other: ByLoad) -> ByLoad:
+    """The lower one at every load: a limit that is there is never lifted."""
+    if not one:
+        return other
+    found: list[tuple[int, int]] = []
+    for start in sorted({start for start, _ in (*one, *other)}):
+        k = min(_k_at(one, start), _k_at(other, start))
+        if not found or found[-1][1] != k:
+            found.append((start, k))
+    return tuple(found)
+
+
+def _k_at(limits: ByLoad, running: int) -> int:
+    return next((k for start, k in reversed(limits) if start <= running), MAX_K)
