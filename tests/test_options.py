@@ -142,3 +142,39 @@ def test_a_number_by_default_is_a_number(tmp_path: Path) -> None:
     assert isinstance(args.share, float)
     with pytest.raises(OptionError, match=r"--count takes a whole number, got '1\.5'"):
         fill_options(parser.parse_args(["--count", "1.5"]), options)
+
+
+@pytest.mark.parametrize(
+    ("flags", "text", "value"),
+    [
+        ((), "", (4,)),
+        (("--loads", "1,2, 8"), "", (1, 2, 8)),
+        ((), "loads = [1, 16]", (1, 16)),
+        ((), "loads = 3", (3,)),
+    ],
+)
+def test_several_values_with_commas(
+    tmp_path: Path, flags: tuple[str, ...], text: str, value: tuple[int, ...]
+) -> None:
+    options = (Option("--loads", "at a time", default=4, minimum=1, is_list=True),)
+    path = tmp_path / "settings.toml"
+    path.write_text(text)
+    parser = argparse.ArgumentParser()
+    add_options(parser, "all", options)
+    args = parser.parse_args(flags)
+    fill_options(args, options, str(path), "bench")
+    assert args.loads == value
+    assert "(default: 4)" in parser.format_help()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1,1", "--loads '1,1' names one twice"),
+        ("1,0", "--loads must be at least 1, got 0"),
+        ("1,,2", "--loads takes a whole number, got ''"),
+    ],
+)
+def test_each_of_several_values_is_checked(text: str, said: str) -> None:
+    with pytest.raises(OptionError, match=f"^{said}$"):
+        Option("--loads", "at a time", default=4, minimum=1, is_list=True).parse(text)

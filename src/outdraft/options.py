@@ -32,6 +32,7 @@ class Option:
     default: Any = None
     metavar: str | None = None
     repeats: bool = False
+    is_list: bool = False  # one or several values with commas between them: a tuple
     is_hidden: bool = False
     is_required: bool = False
     also: tuple[str, ...] = ()  # earlier flags of the same option, still understood
@@ -60,7 +61,22 @@ class Option:
     def value_name(self) -> str | None:
         return self.metavar or _NAMES.get(self.converter, (None, ""))[0]
 
+    @property
+    def filled(self) -> Any:
+        """Its value where none was given."""
+        if self.is_switch:
+            return False
+        return (self.default,) if self.is_list and self.default is not None else self.default
+
     def parse(self, text: str) -> Any:
+        if not self.is_list:
+            return self._parse_one(text)
+        values = tuple(self._parse_one(each.strip()) for each in text.split(","))
+        if len(set(values)) < len(values):
+            raise OptionError(f"{self.flag} {text!r} names one twice")
+        return values
+
+    def _parse_one(self, text: str) -> Any:
         try:
             value = self.converter(text)
         except ValueError:
@@ -124,7 +140,7 @@ def fill_options(
             wanted = f"{option.flag} {option.value_name}: {option.help}"
             raise OptionError(f"{option.flag} is missing; give {wanted}")
         else:
-            value = False if option.is_switch else option.default
+            value = option.filled
         setattr(args, option.key, value)
 
 

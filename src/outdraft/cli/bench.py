@@ -1,52 +1,77 @@
-"""`outdraft bench URL`: measures one server under one load."""
+"""`outdraft bench URL`: measures one server, under one load or under several."""
 
 import argparse
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from outdraft.cli.recording import show_and_journal
+from outdraft.measure.bench import Bench, BenchLoad, run_bench
 from outdraft.measure.plateau import num_spare
 from outdraft.measure.settings import endpoint_from
-from outdraft.measure.summary import parse_slo, summarize
-from outdraft.measure.trial import run_trial
+from outdraft.measure.summary import parse_slo
+from outdraft.report.bench_tables import bench_notes, sweep_table
 from outdraft.report.tables import bench_table
 from outdraft.whole_file import write_json
-from outdraft.workload.settings import plan_load
+from outdraft.workload.settings import plan_loads
 
 
 def run(args: argparse.Namespace) -> int:
     slo = None if args.slo is None else parse_slo(args.slo)
-    load = plan_load(args, num_spare(args.concurrency))
+    plans = plan_loads(args, num_spare)
     endpoint = endpoint_from(args.url, args)
-    with show_and_journal(len(load.requests) + args.warmup, "bench", args.out) as sink:
-        trial, quality = run_trial(
+    is_timed = any(each.duration_s is not None for each in plans)
+    total = None if is_timed else sum(len(each.requests) + len(each.warmup) for each in plans)
+    with show_and_journal(total, "bench", args.out) as sink:
+        bench = run_bench(
             endpoint,
-            load.requests,
-            arm="server",
-            load={**load.description, "requests": len(load.requests), "seed": args.seed,
-                  "slo": slo},
-            concurrency=load.concurrency,
-            warmup=load.warmup,
-            spare=load.spare,
+            plans,
+            load={"seed": args.seed},
+            slo=slo,
             processes=args.processes,
             keep_memory=args.keep_memory,
             sink=sink,
-        )  # fmt: skip
-        trial = replace(trial, problems=(*load.notes, *trial.problems))
+        )
         if args.out is not None:
-            write_json(Path(args.out), trial.to_json())
-    summary = summarize(trial.records, slo, trial.server_metrics)
-    server_metrics = dict(trial.server_metrics)
+            write_json(Path(args.out), bench.to_json())
     if args.json:
-        print(json.dumps({"valid": quality.is_valid, "problems": trial.problems,
-                          "summary": asdict(summary), "server": server_metrics}))  # fmt: skip
+        print(json.dumps(_to_json(bench, len(plans) > 1)))
     else:
-        print(bench_table(summary, server_metrics))
-        engine, version = (trial.environment[f"server_{each}"] for each in ("engine", "version"))
-        print(f"server: {engine or 'an unknown engine'} {version or ''}".rstrip())
-        for problem in trial.problems:
-            print(f"note: {problem}")
-        if not quality.is_valid:
-            print("INVALID: these figures are not the server's")
-    return 0 if quality.is_valid else 1
+        _show(bench, len(plans) > 1)
+    return 0 if bench.is_valid else 1
+
+
+def _show(bench: Bench, is_sweep: bool) -> None:
+    last = bench.loads[-1]
+    if is_sweep:
+        print(sweep_table(bench))
+    else:
+        print(bench_table(last.summary, last.trial.server_metrics))
+    environment = last.trial.environment
+    engine, version = (environment[f"server_{each}"] for each in ("engine", "version"))
+    print(f"server: {engine or 'an unknown engine'} {version or ''}".rstrip())
+    for note in bench_notes(bench):
+        print(f"note: {note}")
+    if not bench.is_valid:
+        print("INVALID: these figures are not the server's")
+
+
+def _to_json(bench: Bench, is_sweep: bool) -> dict[str, Any]:
+    if not is_sweep:
+        return _load_to_json(bench.loads[0])
+    saturation = bench.saturation
+    return {
+        "valid": bench.is_valid,
+        "loads": [{"load": each.name, **_load_to_json(each)} for each in bench.loads],
+        "saturation": None if saturation is None else asdict(saturation),
+    }
+
+
+def _load_to_json(load: BenchLoad) -> dict[str, Any]:
+    return {
+        "valid": load.trial.is_valid,
+        "problems": load.trial.problems,
+        "summary": load.summary.to_json(),
+        "server": dict(load.trial.server_metrics),
+    }

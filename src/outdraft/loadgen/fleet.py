@@ -29,6 +29,7 @@ def run_load(
     requests: Sequence[Request],
     *,
     concurrency: int | None = None,
+    duration_ns: int | None = None,
     processes: int = 1,
     keep_text: bool = True,
     sink: Sink | None = None,
@@ -38,7 +39,7 @@ def run_load(
     One process is this one. Several are spawned, so a script that wants them needs its
     `if __name__ == "__main__"`. Control-C ends the load; the records so far are returned.
     """
-    load = ClientLoad(endpoint, requests, concurrency, keep_text=keep_text)
+    load = ClientLoad(endpoint, requests, concurrency, duration_ns, keep_text=keep_text)
     if processes < 1:
         raise OptionError(f"processes must be at least 1, got {processes}")
     processes = min(processes, concurrency or processes, max(len(requests), 1))
@@ -57,6 +58,13 @@ class _Member:
     records: list[Record] = field(default_factory=list)
     ended: Ended | None = None
     is_gone: bool = False
+
+    @property
+    def num_planned(self) -> int:
+        if self.ended is not None:
+            return self.ended.num_planned
+        is_known = self.load.duration_ns is None
+        return len(self.load.recorded if is_known else self.records)
 
 
 class _Fleet:
@@ -84,7 +92,7 @@ class _Fleet:
         ended = [each.ended for each in self._members if each.ended is not None]
         return LoadRun(
             records=in_order([record for each in self._members for record in each.records]),
-            num_planned=sum(len(each.load.recorded) for each in self._members),
+            num_planned=sum(each.num_planned for each in self._members),
             start_ns=start_ns,
             pulses=tuple(each.pulse for each in ended),
             refused_fields=tuple(sorted({name for each in ended for name in each.refused_fields})),
@@ -131,6 +139,8 @@ class _Fleet:
         code = member.process.exitcode
         have = {(each.block, each.index) for each in member.records}
         lost = [each for each in member.load.recorded if (each.block, each.index) not in have]
+        if member.load.duration_ns is not None:  # how many would have been sent is not known
+            lost = lost[: member.load.concurrency]
         error = f"client process died: {code}"
         for each in lost:
             due_ns = start_ns + (each.planned.offset_ns or 0)

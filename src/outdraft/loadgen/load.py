@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
 
@@ -12,6 +12,7 @@ from outdraft.errors import OptionError
 from outdraft.loadgen.client import Client
 from outdraft.loadgen.endpoint import Endpoint, Request
 from outdraft.loadgen.heartbeat import Heartbeat, Pulse
+from outdraft.loadgen.queue import Queue
 from outdraft.records import Record
 
 MAX_OPEN = 4096  # requests at a time in an open loop; each is a connection and a file
@@ -31,6 +32,8 @@ class ClientLoad:
     endpoint: Endpoint
     requests: Sequence[Request]
     concurrency: int | None = None  # at a time; None: each at its offset, however slow the server
+    # With so many at a time: requests that count are sent for so long, from the first of them on.
+    duration_ns: int | None = None
     max_open: int = MAX_OPEN
     keep_text: bool = True
 
@@ -97,13 +100,14 @@ async def drive(
         sender = _Sender(client, sink)
         async with Heartbeat() as heart:
             limit = allow_open(load.concurrency or load.max_open)
+            queue = Queue(load.requests, load.duration_ns)
             if load.concurrency is not None:
-                await _until_stopped(sender.closed(load.requests, load.concurrency, start))
+                await _until_stopped(sender.closed(queue, load.concurrency, start))
             else:
                 await _until_stopped(sender.at_their_times(load.requests, start, limit))
     return LoadRun(
         records=in_order(sender.records),
-        num_planned=len(load.recorded),
+        num_planned=queue.num_planned,
         start_ns=start,
         pulses=(heart.pulse,),
         refused_fields=tuple(sorted(client.refused)),
@@ -145,25 +149,20 @@ class _Sender:
         self._num_failed = 0  # since the last success
         self._failing_since_ns = 0
 
-    async def closed(self, requests: Sequence[Request], concurrency: int, start_ns: int) -> None:
-        waiting = iter(requests)  # shared by all slots
+    async def closed(self, queue: Queue, concurrency: int, start_ns: int) -> None:
         await _until(start_ns)
-        done = asyncio.Semaphore(0)  # released by every request that counts
         async with asyncio.TaskGroup() as group:
             slots = [
-                group.create_task(self._slot(waiting, done))
-                for _ in range(min(concurrency, len(requests)))
+                group.create_task(self._slot(queue)) for _ in range(min(concurrency, queue.size))
             ]
-            for request in requests:
-                if not request.is_filler:
-                    await done.acquire()
+            await queue.is_done.wait()
             for slot in slots:  # what still runs are fillers
                 slot.cancel()
 
     async def at_their_times(
         self, requests: Sequence[Request], start_ns: int, max_open: int
     ) -> None:
-        done = asyncio.Semaphore(0)  # released by every request that counts
+        done = asyncio.Semaphore(0)  # released by every request that is recorded
         fillers: list[asyncio.Task[None]] = []
 
         async def send_all() -> None:
@@ -177,7 +176,7 @@ class _Sender:
                         done.release()
                     continue
                 self._num_open += 1
-                task = group.create_task(self._send(request, due, done))
+                task = group.create_task(self._send(request, due, done.release))
                 if request.is_filler:
                     fillers.append(task)
 
@@ -189,18 +188,19 @@ class _Sender:
             for task in (sending, *fillers):
                 task.cancel()
 
-    async def _slot(self, waiting: Iterator[Request], done: asyncio.Semaphore) -> None:
-        for request in waiting:
+    async def _slot(self, queue: Queue) -> None:
+        while (request := queue.take(perf_counter_ns())) is not None:
             self._num_open += 1
-            await self._send(request, perf_counter_ns(), done)
+            await self._send(request, perf_counter_ns(), queue.end_one)
 
-    async def _send(self, request: Request, due_ns: int, done: asyncio.Semaphore) -> None:
+    async def _send(self, request: Request, due_ns: int, on_end: Callable[[], None]) -> None:
+        """`on_end`: called when a request that is recorded has ended."""
         try:
             if self._is_hopeless():
                 error = f"not sent: the last {self._num_failed} requests failed"
                 if not request.is_filler:
                     self._keep(request.record(due_ns, error=error))
-                    done.release()
+                    on_end()
                 return
             self.num_fillers += request.is_filler
             record = await self._client.send(request, due_ns)
@@ -211,7 +211,7 @@ class _Sender:
             self._failing_since_ns = perf_counter_ns()
         if not request.is_filler:
             self._keep(record)
-            done.release()
+            on_end()
 
     def _is_hopeless(self) -> bool:
         """Otherwise every request to a server that hangs would cost a timeout."""

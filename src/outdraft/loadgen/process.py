@@ -28,6 +28,7 @@ class Ended:
     pulse: Pulse
     refused_fields: tuple[str, ...]
     num_fillers: int
+    num_planned: int
 
 
 Outbox = queue.SimpleQueue[Record | Ended]
@@ -55,7 +56,7 @@ def _serve(pipe: Connection, load: ClientLoad) -> None:
     sender.start()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         run = runner.run(_drive(pipe, load, start_ns, outbox))
-    outbox.put(Ended(run.pulses[0], run.refused_fields, run.num_fillers))
+    outbox.put(Ended(run.pulses[0], run.refused_fields, run.num_fillers, run.num_planned))
     sender.join()
 
 

@@ -30,6 +30,7 @@ class LoadQuality:
     lag_p99_ns: float | None
     stalled_share: float  # of the time, in the client process that stalled most
     cpu_share: float  # of one core, in the busiest client process
+    is_stopped: bool = False  # by the user
 
 
 def assess_load(run: LoadRun) -> LoadQuality:
@@ -65,6 +66,7 @@ def assess_load(run: LoadRun) -> LoadQuality:
         lag_p99_ns=lag_p99,
         stalled_share=max((each.stalled_share for each in run.pulses), default=0.0),
         cpu_share=max((each.cpu_share for each in run.pulses), default=0.0),
+        is_stopped=run.is_stopped,
     )
 
 

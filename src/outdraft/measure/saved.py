@@ -30,7 +30,12 @@ Key = tuple[str, float, int]  # prompt, temperature, how often the two came befo
 
 def read_trial(path: Path) -> Trial:
     try:
-        return trial_from_json(json.loads(path.read_text(encoding="utf-8")))
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(data, dict) and "loads" in data:
+            raise OptionError(
+                f"{path} holds {len(data['loads'])} loads; give bench --out of a single load"
+            )
+        return trial_from_json(data)
     except OSError as error:
         raise OptionError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -1,7 +1,8 @@
 """The figures of one trial: latencies, throughput, goodput, acceptance. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from outdraft.acceptance import Acceptance
 from outdraft.decide.evidence import AcceptanceSummary
@@ -47,6 +48,15 @@ class Summary:
     acceptance: AcceptanceSummary | None
     num_lead: int = 0  # requests that brought the server to this load; they are not counted
     plateau_s: float | None = None  # over which requests and tokens a second are; None: all of it
+    offered_per_s: float | None = None  # requests a second that were due; None for fewer than two
+
+    def to_json(self) -> dict[str, Any]:
+        """A percentile that the sample is too small for is null."""
+        values = asdict(self)
+        for name in SLO_KEYS:
+            for each, known in zip(values[name], getattr(self, name), strict=True):
+                each["value"] = known.value if known.is_known else None
+        return values
 
 
 def parse_slo(text: str) -> dict[str, float]:
@@ -96,7 +106,13 @@ def summarize(
         acceptance=acceptance_of(done, read_acceptance(server_metrics or {})),
         num_lead=sum(map(is_lead, records)),
         plateau_s=None if plateau is None else plateau.seconds,
+        offered_per_s=_pace(starts),
     )
+
+
+def _pace(due_ns: Sequence[int]) -> float | None:
+    span = max(due_ns) - min(due_ns) if due_ns else 0
+    return (len(due_ns) - 1) / span * 1e9 if span else None
 
 
 def acceptance_of(

@@ -26,22 +26,25 @@ def run_trial(
     arm: str,
     load: Mapping[str, Any],
     concurrency: int | None,
+    duration_s: float | None = None,
     warmup: Sequence[Planned] = (),
     spare: Sequence[Planned] = (),
     processes: int = 1,
     keep_memory: bool = False,
     sink: Sink | None = None,
 ) -> tuple[Trial, LoadQuality]:
-    """Without `concurrency`, requests are sent at the offsets of the plan. `spare`: for requests
+    """Without `concurrency`, requests are sent at the offsets of the plan. `duration_s`: those that
+    count are sent for so long; with so many at a time. `spare`: for requests
     before and after those that count, so that these meet the whole load. With `keep_memory`, what a
     server remembers of the warm-up may help."""
     warmup_records: tuple[Record, ...] = ()
+    is_stopped = False
     if warmup:
         undated = [replace(each, offset_ns=None) for each in warmup]
         requests = make_requests(undated, arm=arm, block=-1, is_warmup=True)
         first = run_load(endpoint, requests, concurrency=concurrency or 4, sink=sink)
         warmup_records = first.records
-        if first.is_stopped:
+        if is_stopped := first.is_stopped:
             plan = ()
     forgetful = () if keep_memory or not forgets(endpoint.server) else (arm,)
     before = endpoint.server.metrics()
@@ -56,6 +59,7 @@ def run_trial(
             endpoint,
             requests,
             concurrency=concurrency,
+            duration_ns=None if duration_s is None else round(duration_s * 1e9),
             processes=processes,
             sink=sink,
         )
@@ -66,6 +70,7 @@ def run_trial(
         metrics[f"{name}_max"] = max(values)
         metrics[f"{name}_mean"] = sum(values) / len(values)
     quality = assess_load(run)
+    quality = replace(quality, is_stopped=is_stopped or quality.is_stopped)
     if (
         note := REMEMBERED
         if keep_memory

@@ -30,8 +30,15 @@ LOAD_OPTIONS = (
     Option("--force-random", "allow --prompts random", bool),
 )  # fmt: skip
 
+# Of `bench`, which measures several loads one after the other
+SEVERAL_LOADS = replace(CONCURRENCY, help="requests at a time; several, as in 1,2,4,8, are "
+                        "measured one after the other", is_list=True, metavar="LIST")  # fmt: skip
+BENCH_LOAD_OPTIONS = tuple(SEVERAL_LOADS if each is CONCURRENCY else each for each in LOAD_OPTIONS)
+
 ARRIVAL_OPTIONS = (
-    RATE,
+    replace(RATE, help=f"{RATE.help}; one or several", is_list=True, metavar="LIST"),
+    Option("--duration", "send requests for so long: 30s, 5m (with --requests: whichever ends "
+           "first)", metavar="TIME"),
     Option("--burstiness", "with --rate: 1 is Poisson, less is burstier, inf is constant",
            default=1.0, metavar="B"),
     Option("--ramp-to", "with --rate: the rate at the end", float, metavar="R"),

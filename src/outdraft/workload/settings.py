@@ -1,11 +1,13 @@
 """What is sent to a server and when: the options of a load, checked and turned into a plan."""
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from outdraft.durations import parse_duration
 from outdraft.errors import OptionError
 from outdraft.workload import arrivals
 from outdraft.workload.plan import choose_balanced, plan_requests, salted
@@ -15,6 +17,9 @@ from outdraft.workload.temperatures import parse_mix
 from outdraft.workload.training import unseen_prompts
 
 _NUM_REQUESTS = 64
+# Requests of a load that ends by the clock, so that none is missing: for each slot and second, and
+# in all.
+_MOST_PER_SLOT_S, _MOST = 50, 30_000
 
 
 def prompts_from(args: argparse.Namespace) -> tuple[list[Prompt], list[str]]:
@@ -30,66 +35,135 @@ def _drafts(args: argparse.Namespace) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
+    name: str  # e.g. "concurrency 8"
     requests: Sequence[Planned]
     warmup: Sequence[Planned]
     concurrency: int | None  # None: each request is sent at its time
     description: dict[str, Any]  # for the record of the run
     notes: Sequence[str] = ()  # on prompts that were left out
     spare: Sequence[Planned] = ()  # to keep the load up before and after the requests
+    duration_s: float | None = None  # requests are sent for so long, and not all of them
+
+    @property
+    def size(self) -> float | None:
+        """Requests at a time, or a second; None for a trace."""
+        return self.concurrency or self.description.get("rate")
 
 
-def plan_load(args: argparse.Namespace, num_spare: int = 0) -> LoadPlan:
-    """The requests of one run: so many at a time, at a rate, or at the times of a trace.
-    `num_spare`: with so many at a time. At a steady rate there are twice as many as requests; a
-    trace and a rate that changes have no load that could be kept up."""
-    if args.replay is not None and args.rate is not None:
-        raise OptionError("--rate and --replay both say when requests are sent; keep one")
-    count, rate, seed = args.requests or _NUM_REQUESTS, args.rate, args.seed
-    prompts, offsets_ns = None, None
-    notes: list[str] = []
-    description = {"rate": rate, "burstiness": args.burstiness, "ramp_to": args.ramp_to}
+def plan_loads(args: argparse.Namespace, num_spare: Callable[[int | None], int]) -> list[LoadPlan]:
+    """The requests of each load: so many at a time, at a rate, or at the times of a trace.
+    `num_spare`: how many more are needed with so many at a time."""
     if args.replay is not None:
-        path, speed = Path(args.replay), args.replay_speed
-        offsets_ns, prompts = arrivals.read_trace(path, speed=speed, at_most=args.requests)
-        if prompts is not None:  # each with its own time
-            unseen, notes = unseen_prompts(prompts, _drafts(args))
-            kept = {prompt.digest for prompt in unseen}
-            timed = zip(offsets_ns, prompts, strict=True)
-            offsets_ns = [at for at, prompt in timed if prompt.digest in kept]
-            prompts = unseen
-        count = len(offsets_ns)
-        description = {"replay": args.replay, "speed": speed}
-    elif rate is None:
-        description = {"concurrency": args.concurrency}
-    elif args.ramp_to is not None or args.burstiness == float("inf"):
+        if args.rate is not None:
+            raise OptionError("--rate and --replay both say when requests are sent; keep one")
+        return [_plan_replay(args)]
+    if args.rate is not None:
+        loads = [_plan_rate(args, each) for each in args.rate]
+    else:
+        loads = [_plan_slots(args, each, num_spare(each)) for each in args.concurrency]
+    return loads if len(loads) == 1 else [_marked(each) for each in loads]
+
+
+def _plan_slots(args: argparse.Namespace, concurrency: int, num_spare: int) -> LoadPlan:
+    count, duration_s = args.requests or _NUM_REQUESTS, _duration_s(args)
+    if duration_s is not None:
+        most = min(math.ceil(duration_s * concurrency * _MOST_PER_SLOT_S), _MOST)
+        count = min(args.requests or most, most)
+    description = {"concurrency": concurrency}
+    return _plan(args, f"concurrency {concurrency}", description, count, num_spare=num_spare,
+                 concurrency=concurrency, duration_s=duration_s)  # fmt: skip
+
+
+def _plan_rate(args: argparse.Namespace, rate: float) -> LoadPlan:
+    """At a steady rate there are twice as many spare requests as others; a rate that changes is no
+    load that could be kept up."""
+    count, duration_s = args.requests or _NUM_REQUESTS, _duration_s(args)
+    if duration_s is not None:
+        in_time = max(math.ceil(duration_s * min(rate, _MOST)), 1)
+        count = min(args.requests or in_time, in_time)
+    if args.ramp_to is not None or args.burstiness == math.inf:
         offsets_ns = arrivals.ramp(rate, rate if args.ramp_to is None else args.ramp_to, count)
     else:
-        offsets_ns = arrivals.gamma(rate, count, seed, burstiness=args.burstiness)
-    if offsets_ns is not None:
-        num_spare = 2 * count if args.replay is None and args.ramp_to is None else 0
-    source = prompts
-    if source is None:
-        source, notes = prompts_from(args)
+        offsets_ns = arrivals.gamma(rate, count, args.seed, burstiness=args.burstiness)
+    description = {"rate": rate, "burstiness": args.burstiness, "ramp_to": args.ramp_to}
+    return _plan(args, f"{rate:g} requests/s", description, count, offsets_ns=offsets_ns,
+                 num_spare=2 * count if args.ramp_to is None else 0)  # fmt: skip
+
+
+def _plan_replay(args: argparse.Namespace) -> LoadPlan:
+    path, speed = Path(args.replay), args.replay_speed
+    offsets_ns, prompts = arrivals.read_trace(path, speed=speed, at_most=args.requests)
+    if (duration_s := _duration_s(args)) is not None:
+        kept = max(sum(at < duration_s * 1e9 for at in offsets_ns), 1)
+        offsets_ns, prompts = offsets_ns[:kept], prompts and prompts[:kept]
+    notes: list[str] = []
+    if prompts is not None:  # each with its own time
+        unseen, notes = unseen_prompts(prompts, _drafts(args))
+        kept_digests = {prompt.digest for prompt in unseen}
+        timed = zip(offsets_ns, prompts, strict=True)
+        offsets_ns = [at for at, prompt in timed if prompt.digest in kept_digests]
+        prompts = unseen
+    description = {"replay": args.replay, "speed": speed}
+    plan = _plan(args, "replay", description, len(offsets_ns), prompts, offsets_ns=offsets_ns)
+    return replace(plan, notes=(*notes, *plan.notes))
+
+
+def _plan(
+    args: argparse.Namespace,
+    name: str,
+    description: dict[str, Any],
+    count: int,
+    prompts: Sequence[Prompt] | None = None,
+    *,
+    offsets_ns: Sequence[int] | None = None,
+    num_spare: int = 0,
+    concurrency: int | None = None,
+    duration_s: float | None = None,
+) -> LoadPlan:
+    """`prompts`: of a trace, each at its own time."""
+    seed = args.seed
+    source, notes = (prompts, []) if prompts is not None else prompts_from(args)
     chosen = choose_balanced(source, count + args.warmup, seed)
-    if prompts is not None:  # of the trace: each at its own time
+    if prompts is not None:
         chosen[:count] = prompts
     used = {prompt.id for prompt in chosen}
     others = [prompt for prompt in source if prompt.id not in used] or source
     spare = choose_balanced(others, num_spare, seed)
     mix, tokens = parse_mix(args.temperature), args.max_tokens
-    description |= {
+    counted = chosen[:count]
+    known = {
+        **description,
         "max_tokens": tokens,
         "stop_at_eos": args.stop_at_eos,
         "draft": args.draft,
-        "prompts": digest_of(chosen[:count]),
+        "prompts": digest_of(counted if duration_s is None else set(counted)),
     }
+    if duration_s is not None:
+        known["duration_s"] = duration_s
     return LoadPlan(
-        plan_requests(chosen[:count], mix=mix, seed=seed, max_tokens=tokens, offsets_ns=offsets_ns),
+        name,
+        plan_requests(counted, mix=mix, seed=seed, max_tokens=tokens, offsets_ns=offsets_ns),
         plan_requests(chosen[count:], mix=mix, seed=seed + 1, max_tokens=tokens),
-        args.concurrency if offsets_ns is None else None,
-        description,
+        concurrency,
+        known,
         notes,
         # Marked, because they may have to use prompts again.
         [salted(each, f"spare-{at}") for at, each in enumerate(
             plan_requests(spare, mix=mix, seed=seed + 2, max_tokens=tokens))],
+        duration_s,
     )  # fmt: skip
+
+
+def _marked(load: LoadPlan) -> LoadPlan:
+    """With the load before every text: what a server has in its cache of one load must not help in
+    the next."""
+
+    def mark(plan: Sequence[Planned], part: str) -> list[Planned]:
+        return [salted(each, f"{load.size:g}{part}/{at}") for at, each in enumerate(plan)]
+
+    return replace(load, requests=mark(load.requests, ""), warmup=mark(load.warmup, "w"),
+                   spare=mark(load.spare, "s"))  # fmt: skip
+
+
+def _duration_s(args: argparse.Namespace) -> float | None:
+    return None if args.duration is None else parse_duration(args.duration, option="--duration")
