@@ -20,8 +20,8 @@ def test_answers_end_at_their_full_length_or_where_the_model_ends_them() -> None
 
 @pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/", "/v1/chat/completions"])
 def test_urls(end: str) -> None:
-    assert Endpoint(f"http://host:1{end}").chat_url == "http://host:1/v1/chat/completions"
-    assert Endpoint(f"https://host/under{end}").chat_url.startswith("https://host/under/v1/")
+    assert Endpoint(f"http://host:1{end}").answer_url == "http://host:1/v1/chat/completions"
+    assert Endpoint(f"https://host/under{end}").answer_url.startswith("https://host/under/v1/")
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://host", "http://"])

@@ -2,32 +2,39 @@
 
 import argparse
 import json
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from outdraft.cli.progress import say_if_slow
 from outdraft.cli.recording import show_and_journal
+from outdraft.errors import OptionError
+from outdraft.loadgen.endpoint import Endpoint
 from outdraft.measure.bench import Bench, BenchLoad, run_bench
 from outdraft.measure.plateau import num_spare
-from outdraft.measure.settings import endpoint_from
+from outdraft.measure.settings import describe_requests, endpoint_from
 from outdraft.measure.summary import parse_slo
+from outdraft.measure.token_counts import token_counts
 from outdraft.report.bench_tables import bench_notes, sweep_table
 from outdraft.report.tables import bench_table
 from outdraft.whole_file import write_json
-from outdraft.workload.settings import plan_loads
+from outdraft.workload.settings import LoadPlan, plan_loads, with_input_lengths
 
 
 def run(args: argparse.Namespace) -> int:
     slo = None if args.slo is None else parse_slo(args.slo)
     plans = plan_loads(args, num_spare)
     endpoint = endpoint_from(args.url, args)
+    if args.input_len is not None:
+        plans = _fitted(endpoint, plans, args)
     is_timed = any(each.duration_s is not None for each in plans)
     total = None if is_timed else sum(len(each.requests) + len(each.warmup) for each in plans)
     with show_and_journal(total, "bench", args.out) as sink:
         bench = run_bench(
             endpoint,
             plans,
-            load={"seed": args.seed},
+            load={"seed": args.seed, **describe_requests(args)},
             slo=slo,
             processes=args.processes,
             keep_memory=args.keep_memory,
@@ -40,6 +47,24 @@ def run(args: argparse.Namespace) -> int:
     else:
         _show(bench, len(plans) > 1)
     return 0 if bench.is_valid else 1
+
+
+def _fitted(
+    endpoint: Endpoint, plans: Sequence[LoadPlan], args: argparse.Namespace
+) -> list[LoadPlan]:
+    """The loads with prompts of --input-len, by the server's own count of tokens."""
+    with say_if_slow("making prompts of this length"):
+        counts = token_counts(endpoint, [*plans[0].warmup, *plans[0].requests])
+        if (own := counts.count("")) >= args.input_len.low:
+            raise OptionError(
+                f"--input-len {args.input_len} is too short: the server's template alone has {own} "
+                "tokens"
+            )
+        fitted = [
+            with_input_lengths(each, args.input_len, args.seed, counts.count) for each in plans
+        ]
+    notes = [counts.note] if counts.note else []
+    return [replace(each, notes=(*notes, *each.notes)) for each in fitted]
 
 
 def _show(bench: Bench, is_sweep: bool) -> None:

@@ -18,7 +18,12 @@ from outdraft.options import Option
 from outdraft.server.options import SERVER_OPTIONS
 from outdraft.tune.options import OPTIONS as SEARCH_OPTIONS
 from outdraft.watch.options import ACTING_OPTIONS, SHOWING_OPTIONS, WATCHED_OPTIONS
-from outdraft.workload.options import ARRIVAL_OPTIONS, BENCH_LOAD_OPTIONS, LOAD_OPTIONS
+from outdraft.workload.options import (
+    ARRIVAL_OPTIONS,
+    BENCH_LOAD_OPTIONS,
+    LENGTH_OPTIONS,
+    LOAD_OPTIONS,
+)
 
 GROUPS: dict[str, dict[str, tuple[Option, ...]]] = {
     "generate": {
@@ -39,6 +44,7 @@ GROUPS: dict[str, dict[str, tuple[Option, ...]]] = {
         "arguments": (own.URL,),
         "load": (*BENCH_LOAD_OPTIONS, *CLIENT_OPTIONS),
         "arrivals": ARRIVAL_OPTIONS,
+        "lengths": LENGTH_OPTIONS,
         "bench": BENCH_OPTIONS,
     },
     "compare": {

@@ -47,7 +47,7 @@ class Client:
         self._endpoint = endpoint
         self._timeouts = timeouts or Timeouts()
         self._keep_text = keep_text
-        self._url = endpoint.chat_url
+        self._url = endpoint.answer_url
         self._sessions: list[aiohttp.ClientSession] = []  # requests are sent with the last
         self.refused: set[str] = set()  # optional fields that the server does not accept
 

@@ -10,7 +10,10 @@ from urllib.parse import urlsplit
 from outdraft.errors import OptionError
 from outdraft.observe import RemoteServer
 from outdraft.records import Record
-from outdraft.workload.prompt import Planned
+from outdraft.workload.prompt import Planned, Prompt
+
+CHAT, COMPLETIONS = "chat", "completions"
+OURS = frozenset({"messages", "prompt", "stream", "stream_options", "model", "n"})
 
 
 def optional_fields(*, stop_at_eos: bool) -> dict[str, Any]:
@@ -56,8 +59,10 @@ class Endpoint:
 
     url: str  # with or without /v1
     model: str | None = None
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     extra: Mapping[str, Any] = field(default_factory=dict)  # body fields, always sent
+    form: str = CHAT  # of requests
+    extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     # Body fields that are no longer sent once the server has refused them by name.
     optional: Mapping[str, Any] = field(default_factory=lambda: optional_fields(stop_at_eos=False))
 
@@ -69,15 +74,19 @@ class Endpoint:
             )
         if self.api_key is not None and not self.api_key.isprintable():
             raise OptionError("the API key holds a line end or another control character; trim it")
+        if fixed := OURS.intersection(self.extra):
+            raise OptionError(
+                f"{', '.join(sorted(fixed))} cannot be an extra field: it is set here already"
+            )
 
     @property
-    def chat_url(self) -> str:
-        return f"{self.server.url}/v1/chat/completions"
+    def answer_url(self) -> str:
+        return f"{self.server.url}/v1/{'chat/' if self.form == CHAT else ''}completions"
 
     @property
     def server(self) -> RemoteServer:
         """To ask what it is and what it counts."""
-        return RemoteServer(self.url, self.api_key)
+        return RemoteServer(self.url, self.api_key, self.extra_headers)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -92,9 +101,7 @@ class Endpoint:
         """The JSON of `request`, with those optional fields that are named."""
         planned = request.planned
         fields: dict[str, Any] = {
-            "messages": [
-                {"role": each.role, "content": each.content} for each in planned.prompt.messages
-            ],
+            **self._prompt(planned.prompt),
             "max_tokens": planned.max_tokens,
             "temperature": planned.temperature,
             "seed": planned.seed,
@@ -104,8 +111,15 @@ class Endpoint:
         }
         if self.model is not None:
             fields["model"] = self.model
-        fields |= {name: value for name, value in self.optional.items() if name in optional}
+        wanted = set(optional) - set(self.extra)
+        fields |= {name: value for name, value in self.optional.items() if name in wanted}
         return json.dumps(fields).encode()
+
+    def _prompt(self, prompt: Prompt) -> dict[str, Any]:
+        if self.form == COMPLETIONS:  # no template, no roles: one text
+            return {"prompt": prompt.text}
+        return {"messages": [{"role": each.role, "content": each.content}
+                             for each in prompt.messages]}  # fmt: skip
 
 
 def refused_fields(answer: bytes, fields: Collection[str]) -> set[str]:

@@ -11,6 +11,7 @@ from outdraft.measure.saturation import LoadPoint, Saturation, find_saturation
 from outdraft.measure.summary import Summary, summarize
 from outdraft.measure.trial import run_trial
 from outdraft.records import SCHEMA, Trial
+from outdraft.workload.lengths import parse_lengths
 from outdraft.workload.settings import LoadPlan
 
 
@@ -97,7 +98,8 @@ def run_bench(
             keep_memory=keep_memory,
             sink=sink,
         )
-        trial = replace(trial, problems=(*plan.notes, *_ran_out(plan, trial), *trial.problems))
+        notes = (*plan.notes, *_ran_out(plan, trial), *_other_lengths(trial))
+        trial = replace(trial, problems=(*notes, *trial.problems))
         summary = summarize(trial.records, slo, trial.server_metrics)
         done.append(BenchLoad(plan.name, trial, summary, quality.is_stopped))
         if quality.is_stopped or summary.num_errors == summary.num_requests:
@@ -110,3 +112,24 @@ def _ran_out(plan: LoadPlan, trial: Trial) -> list[str]:
     if plan.duration_s is None or num_sent < len(plan.requests):
         return []
     return [f"all {num_sent} requests were sent before {plan.duration_s:g} s were over"]
+
+
+def _other_lengths(trial: Trial) -> list[str]:
+    """Where prompts or answers are not as long as they were to be."""
+    notes = []
+    done = [each for each in trial.records if each.ok and not each.is_warmup]
+    for what, key, name in (
+        ("prompts", "input_len", "prompt_tokens"),
+        ("answers", "output_len", "completion_tokens"),
+    ):
+        had = [getattr(each, name) or 0 for each in done]
+        if key not in trial.load or not had:
+            continue
+        asked = parse_lengths(trial.load[key])
+        wrong = sum(not asked.low <= each <= asked.high for each in had)
+        if wrong:
+            notes.append(
+                f"{wrong} of {len(had)} {what} are not of {asked} tokens, as the server counts: "
+                f"they have {min(had)} to {max(had)}"
+            )
+    return notes

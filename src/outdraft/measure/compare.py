@@ -96,7 +96,7 @@ class _Comparer:
 
     @property
     def is_same_server(self) -> bool:
-        return self.arms[BASELINE].chat_url == self.arms[CANDIDATE].chat_url
+        return self.arms[BASELINE].answer_url == self.arms[CANDIDATE].answer_url
 
     def run(self, on_look: Callable[[Comparison, Look], None]) -> Comparison:
         comparison = self.comparison

@@ -1,8 +1,12 @@
 """Options of `bench` and `compare` beside those of the load."""
 
+import json
+import re
 from dataclasses import replace
+from typing import Any
 
 from outdraft import shared_options as shared
+from outdraft.errors import OptionError
 from outdraft.options import Option
 
 REQUESTS = Option("--requests", "how many", int, minimum=1)
@@ -13,10 +17,37 @@ MARGIN = Option("--margin", "relative difference that counts as none", default=0
 KEEP_MEMORY = Option("--keep-memory", "let a server that remembers answers profit from those of "
                      "earlier blocks, as it does where traffic recurs", bool)  # fmt: skip
 
+
+def _header(text: str) -> tuple[str, str]:
+    """NAME:VALUE. The value may be a secret: no message repeats it."""
+    name, colon, value = (part.strip() for part in text.partition(":"))
+    is_name = re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name)
+    if not colon or not is_name or not value.isprintable() or not value.isascii():
+        raise OptionError("--header takes NAME:VALUE in plain ASCII, such as 'X-Tenant: blue'")
+    return name, value
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise OptionError(f"--extra-body is not JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise OptionError(f"--extra-body takes an object, such as '{{\"top_p\": 0.9}}', got {text}")
+    return value
+
+
 CLIENT_OPTIONS = (
     Option("--model", "name of the model to request (default: the first served)", metavar="NAME"),
+    Option("--endpoint", "chat sends messages; completions sends the text alone, without the "
+           "model's chat template", default="chat", choices=("chat", "completions"),
+           metavar="FORM"),
+    Option("--extra-body", "further fields of every request, as JSON: '{\"top_p\": 0.9}'",
+           type=_object, metavar="JSON"),
+    Option("--header", "sent with every request; may be repeated; kept out of files and messages",
+           type=_header, metavar="NAME:VALUE", repeats=True),
     shared.API_KEY,
-)
+)  # fmt: skip
 
 BENCH_OPTIONS = (
     replace(REQUESTS, help="how many (default: 64, or the whole trace)"),

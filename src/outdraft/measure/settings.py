@@ -3,6 +3,7 @@
 import argparse
 import secrets
 from dataclasses import replace
+from typing import Any
 
 from outdraft.loadgen.endpoint import Endpoint, optional_fields
 from outdraft.measure.comparison import ComparisonSettings
@@ -15,9 +16,26 @@ from outdraft.workload.temperatures import parse_mix
 def endpoint_from(url: str, args: argparse.Namespace) -> Endpoint:
     """The server at `url`, once it has answered."""
     optional = optional_fields(stop_at_eos=args.stop_at_eos)
-    endpoint = Endpoint(url, model=args.model, api_key=args.api_key, optional=optional)
+    endpoint = Endpoint(
+        url,
+        model=args.model,
+        api_key=args.api_key,
+        extra=args.extra_body or {},
+        form=args.endpoint,
+        extra_headers=dict(args.header or ()),
+        optional=optional,
+    )
     identity = endpoint.server.identify()
     return endpoint if args.model is not None else replace(endpoint, model=identity.model)
+
+
+def describe_requests(args: argparse.Namespace) -> dict[str, Any]:
+    """How requests are sent, for the record of a run; of headers only the names."""
+    return {
+        "endpoint": args.endpoint,
+        "extra_body": args.extra_body or {},
+        "headers": [name for name, _ in args.header or ()],
+    }
 
 
 def comparison_settings(args: argparse.Namespace, *, is_live: bool) -> ComparisonSettings:

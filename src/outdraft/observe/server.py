@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException
 from urllib import error, request
@@ -36,10 +37,14 @@ class Identity:
 
 
 class RemoteServer:
-    def __init__(self, url: str, api_key: str | None = None) -> None:
-        """`url`: with or without /v1 or /v1/chat/completions."""
-        self.url = url.rstrip("/").removesuffix("/chat/completions").removesuffix("/v1")
-        self.headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+    def __init__(
+        self, url: str, api_key: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """`url`: with or without /v1, /v1/completions or /v1/chat/completions."""
+        path = url.rstrip("/").removesuffix("/completions").removesuffix("/chat")
+        self.url = path.removesuffix("/v1")
+        own = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+        self.headers = own | dict(headers or {})
 
     def identify(self) -> Identity:
         """BackendError where nothing with OpenAI's API answers."""
@@ -65,6 +70,19 @@ class RemoteServer:
             return parse_page(self._text("/metrics"))
         except (OSError, ValueError):
             return {}
+
+    def count_tokens(self, text: str, model: str | None = None) -> int | None:
+        """Of a text without any template, by the page that vLLM, SGLang, llama.cpp and our own
+        server have; None where it does not answer."""
+        named = {} if model is None else {"model": model}
+        forms = ({**named, "prompt": text, "add_special_tokens": False}, {"content": text})
+        for body in forms:  # llama.cpp finds no tokens in the first
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                found = json.loads(self._text("/tokenize", json.dumps(body).encode()))
+                count = len(found["tokens"]) if "tokens" in found else int(found["count"])
+                if count:
+                    return count
+        return None
 
     def is_ready(self) -> bool:
         """Whether /health says so, or, in a server without it, whether models are listed."""

@@ -11,6 +11,7 @@ from outdraft.acceptance import Acceptance
 from outdraft.testing.fake_script import ScriptedAnswer, ScriptedRequest
 
 Dialect = Literal["vllm", "sglang", "llamacpp"]
+_OBJECTS = {True: "chat.completion.chunk", False: "text_completion"}
 TimedBytes = tuple[float, bytes]  # seconds after the request came, and what is sent then
 
 
@@ -19,18 +20,23 @@ def event(value: Any) -> bytes:
 
 
 def stream_of(
-    request: ScriptedRequest, answer: ScriptedAnswer, *, with_usage: bool, acceptance: Any
+    request: ScriptedRequest,
+    answer: ScriptedAnswer,
+    *,
+    with_usage: bool,
+    acceptance: Any,
+    is_chat: bool = True,
 ) -> list[TimedBytes]:
     """Server-sent events; `acceptance` are the fields of the last one."""
     words = iter(answer.words)
     events = [
-        (at, event(_chunk({"content": "".join(islice(words, size))}, None)))
+        (at, event(_chunk("".join(islice(words, size)), None, is_chat)))
         for at, size in zip(answer.at_s, answer.tokens, strict=True)
     ]
-    end = event(_chunk({}, answer.finish_reason))
+    end = event(_chunk("", answer.finish_reason, is_chat))
     usage = {"usage": usage_of(request, answer)} if with_usage else {}
     if tail := usage | acceptance:
-        end += event({"object": "chat.completion.chunk", "choices": [], **tail})
+        end += event({"object": _OBJECTS[is_chat], "choices": [], **tail})
     return [*events, (answer.at_s[-1], end + b"data: [DONE]\n\n")]
 
 
@@ -56,9 +62,12 @@ def usage_of(request: ScriptedRequest, answer: ScriptedAnswer) -> dict[str, Any]
     }
 
 
-def _chunk(delta: dict[str, str], finish_reason: str | None) -> dict[str, Any]:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
-    return {"object": "chat.completion.chunk", "model": "fake", "choices": [choice]}
+def _chunk(text: str, finish_reason: str | None, is_chat: bool) -> dict[str, Any]:
+    piece: dict[str, Any] = (
+        {"delta": {"content": text} if text else {}} if is_chat else {"text": text}
+    )
+    choice = {"index": 0, **piece, "finish_reason": finish_reason}
+    return {"object": _OBJECTS[is_chat], "model": "fake", "choices": [choice]}
 
 
 def reported_acceptance(answer: ScriptedAnswer, k: int, dialect: Dialect) -> dict[str, Any]:

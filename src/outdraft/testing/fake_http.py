@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from outdraft.testing.fake_answers import TimedBytes
@@ -45,6 +45,7 @@ class HttpConnection(asyncio.Protocol):
 
     respond: Callable[[HttpConnection, str, str, bytes], None]
     connections: set[HttpConnection]
+    headers: Mapping[str, str] = field(default_factory=dict)  # of the request that came last
     _buffer: bytes = b""
     _transport: asyncio.Transport | None = None
     _timer: asyncio.TimerHandle | None = None
@@ -63,11 +64,12 @@ class HttpConnection(asyncio.Protocol):
         while (end := self._buffer.find(b"\r\n\r\n")) >= 0:
             head, *lines = self._buffer[:end].decode("latin-1").split("\r\n")
             method, path, *_ = [*head.split(" "), "", ""]
-            headers = {name.lower(): value for name, _, value in (x.partition(":") for x in lines)}
-            if "transfer-encoding" in headers:
+            named = (line.partition(":") for line in lines)
+            self.headers = {name.lower(): value.strip() for name, _, value in named}
+            if "transfer-encoding" in self.headers:
                 error = {"error": {"message": "send a Content-Length"}}
                 return self.send(json_response(411, error))
-            length = int(headers.get("content-length") or 0)
+            length = int(self.headers.get("content-length") or 0)
             if length > _MAX_BODY_BYTES:
                 return self.abort()
             if len(self._buffer) < end + 4 + length:

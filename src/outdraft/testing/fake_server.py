@@ -55,7 +55,7 @@ class FakeServer:
     `refused_fields` get a 400 that names it. `fast` makes one answer for each temperature and
     length and sends it to all requests, without noise and whatever the prompt: it then serves
     thousands per second. `whole_answers` serves requests without a stream, too. `pages` are
-    further paths and their JSON.
+    further paths and their JSON. `serve_tokenize`: /tokenize in vLLM's form; words are tokens.
     """
 
     script: Script = field(default_factory=Script)
@@ -66,6 +66,7 @@ class FakeServer:
     kv_slots: int = 64
     fast: bool = False
     whole_answers: bool = False
+    serve_tokenize: bool = False
     model: str = "fake"
     pages: Mapping[str, Any] = field(default_factory=dict)
     port: int = 0
@@ -83,6 +84,7 @@ class FakeServer:
         self._thread: threading.Thread | None = None
         self.metrics = FakeMetrics(k=self.script.k, kv_slots=self.kv_slots)
         self.bodies: list[dict[str, Any]] = []  # of the requests so far; not kept when fast
+        self.headers: list[Mapping[str, str]] = []  # of all requests so far, names in lower case
         self.serve_metrics = True
         self.url = ""
 
@@ -139,11 +141,15 @@ class FakeServer:
         self._ended.set()
 
     def _respond(self, connection: HttpConnection, method: str, path: str, body: bytes) -> None:
-        if method == "POST" and path == "/v1/chat/completions":
+        if not self.fast:
+            self.headers.append(connection.headers)
+        if method == "POST" and path in ("/v1/chat/completions", "/v1/completions"):
             try:
-                self._chat(connection, json.loads(body))
+                self._write(connection, json.loads(body))
             except (ValueError, TypeError, KeyError, AttributeError) as error:
                 connection.send(_error(400, f"cannot read the request: {error}"))
+        elif method == "POST" and path == "/tokenize" and self.serve_tokenize:
+            connection.send(json_response(200, {"count": len(json.loads(body)["prompt"].split())}))
         elif path == "/health":
             connection.send(response(200, "text/plain", b""))
         elif path == "/metrics" and self.serve_metrics:
@@ -154,7 +160,7 @@ class FakeServer:
         else:
             connection.send(_error(404, f"{method} {path} is not served here"))
 
-    def _chat(self, connection: HttpConnection, body: dict[str, Any]) -> None:
+    def _write(self, connection: HttpConnection, body: dict[str, Any]) -> None:
         for name in self.refused_fields:
             if name in body:
                 return connection.send(_error(400, f"unknown field {name}", name))
@@ -171,7 +177,7 @@ class FakeServer:
         if failure in ("http_500", "http_503"):
             return connection.send(_error(int(failure[5:]), "this was planned"))
         request = ScriptedRequest(
-            prompt="\n".join(each["content"] for each in body["messages"]),
+            prompt=_prompt_of(body),
             temperature=float(body.get("temperature", 1.0)),
             max_tokens=int(body.get("max_tokens") or 16),
             seed=int(body.get("seed") or 0),
@@ -196,7 +202,7 @@ class FakeServer:
         asks = _ASKS_FOR_ACCEPTANCE.get(self.dialect)
         with_acceptance = asks is None or bool(body.get(asks))
         key = (request.temperature, request.max_tokens, request.ignore_eos, is_stream, with_usage,
-               with_acceptance, failure)  # fmt: skip
+               with_acceptance, failure, "messages" in body)  # fmt: skip
         if self.fast and key in self._cache:
             pieces, answer = self._cache[key]
         else:
@@ -204,7 +210,13 @@ class FakeServer:
             acceptance = reported_acceptance(answer, self.script.k, self.dialect)
             fields = acceptance if with_acceptance else {}
             if is_stream:
-                events = stream_of(request, answer, with_usage=with_usage, acceptance=fields)
+                events = stream_of(
+                    request,
+                    answer,
+                    with_usage=with_usage,
+                    acceptance=fields,
+                    is_chat="messages" in body,
+                )
                 pieces = chunked_response(_broken(events, failure), is_whole=failure != "cut")
             else:
                 content = whole_answer(request, answer) | fields
@@ -215,6 +227,12 @@ class FakeServer:
                 self.bodies.append(body)
         self.metrics.observe(answer, num_prompt_tokens(request))
         return pieces
+
+
+def _prompt_of(body: Mapping[str, Any]) -> str:
+    if "messages" not in body:
+        return str(body["prompt"])
+    return "\n".join(each["content"] for each in body["messages"])
 
 
 def _broken(events: list[TimedBytes], failure: Failure | None) -> list[TimedBytes]:

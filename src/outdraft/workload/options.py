@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from outdraft import shared_options as shared
 from outdraft.options import Option
+from outdraft.workload.lengths import parse_lengths
 
 PROMPTS = replace(shared.PROMPTS, default="built-in")
 CATEGORY = Option("--category", "only prompts of this category; may be repeated", metavar="NAME",
@@ -28,6 +29,13 @@ LOAD_OPTIONS = (
     STOP_AT_EOS,
     replace(shared.SEED, help="of prompts, temperatures and arrival times", default=0),
     Option("--force-random", "allow --prompts random", bool),
+)  # fmt: skip
+
+LENGTH_OPTIONS = (
+    Option("--input-len", "tokens of every prompt, or of each from A to B: prompts are joined and "
+           "cut to that length", type=parse_lengths, metavar="N|A-B"),
+    Option("--output-len", "tokens of every answer, or of each from A to B", type=parse_lengths,
+           metavar="N|A-B"),
 )  # fmt: skip
 
 # Of `bench`, which measures several loads one after the other

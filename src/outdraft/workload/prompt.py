@@ -22,6 +22,11 @@ class Prompt:
     expected_tokens: int  # length of a typical answer
 
     @property
+    def text(self) -> str:
+        """All that was said, in one."""
+        return "\n\n".join(message.content for message in self.messages)
+
+    @property
     def digest(self) -> str:
         """Identifies the words of the prompt, whatever their case and spacing."""
         words = " ".join(word for message in self.messages for word in message.content.split())

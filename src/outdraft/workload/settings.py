@@ -10,6 +10,7 @@ from typing import Any
 from outdraft.durations import parse_duration
 from outdraft.errors import OptionError
 from outdraft.workload import arrivals
+from outdraft.workload.lengths import Count, Lengths, with_answers_of, with_prompts_of
 from outdraft.workload.plan import choose_balanced, plan_requests, salted
 from outdraft.workload.prompt import Planned, Prompt, digest_of
 from outdraft.workload.sets import choose_prompts
@@ -20,6 +21,7 @@ _NUM_REQUESTS = 64
 # Requests of a load that ends by the clock, so that none is missing: for each slot and second, and
 # in all.
 _MOST_PER_SLOT_S, _MOST = 50, 30_000
+_MOST_FITTED = 512  # prompts of a given length; each takes a few calls of the server
 
 
 def prompts_from(args: argparse.Namespace) -> tuple[list[Prompt], list[str]]:
@@ -43,6 +45,7 @@ class LoadPlan:
     notes: Sequence[str] = ()  # on prompts that were left out
     spare: Sequence[Planned] = ()  # to keep the load up before and after the requests
     duration_s: float | None = None  # requests are sent for so long, and not all of them
+    source: Sequence[Prompt] = ()  # all prompts that there are
 
     @property
     def size(self) -> float | None:
@@ -129,7 +132,10 @@ def _plan(
     used = {prompt.id for prompt in chosen}
     others = [prompt for prompt in source if prompt.id not in used] or source
     spare = choose_balanced(others, num_spare, seed)
-    mix, tokens = parse_mix(args.temperature), args.max_tokens
+    mix, tokens, answers = parse_mix(args.temperature), args.max_tokens, args.output_len
+    if answers is not None and (tokens is not None or args.stop_at_eos):
+        other = "--stop-at-eos" if tokens is None else "--max-tokens"
+        raise OptionError(f"--output-len and {other} both say how long answers are; keep one")
     counted = chosen[:count]
     known = {
         **description,
@@ -140,18 +146,43 @@ def _plan(
     }
     if duration_s is not None:
         known["duration_s"] = duration_s
+    if answers is not None:
+        known["output_len"] = str(answers)
+
+    def planned(prompts: Sequence[Prompt], part: int, **times: Any) -> list[Planned]:
+        plan = plan_requests(prompts, mix=mix, seed=seed + part, max_tokens=tokens, **times)
+        return plan if answers is None else with_answers_of(plan, answers, seed + part)
+
     return LoadPlan(
         name,
-        plan_requests(counted, mix=mix, seed=seed, max_tokens=tokens, offsets_ns=offsets_ns),
-        plan_requests(chosen[count:], mix=mix, seed=seed + 1, max_tokens=tokens),
+        planned(counted, 0, offsets_ns=offsets_ns),
+        planned(chosen[count:], 1),
         concurrency,
         known,
         notes,
         # Marked, because they may have to use prompts again.
-        [salted(each, f"spare-{at}") for at, each in enumerate(
-            plan_requests(spare, mix=mix, seed=seed + 2, max_tokens=tokens))],
+        [salted(each, f"spare-{at}") for at, each in enumerate(planned(spare, 2))],
         duration_s,
-    )  # fmt: skip
+        source,
+    )
+
+
+def with_input_lengths(load: LoadPlan, lengths: Lengths, seed: int, count: Count) -> LoadPlan:
+    """The same load with prompts of these lengths."""
+
+    def fit(plan: Sequence[Planned], part: int) -> list[Planned]:
+        return with_prompts_of(plan, lengths, seed + part, source=load.source, count=count,
+                               at_most=_MOST_FITTED)  # fmt: skip
+
+    requests = fit(load.requests, 0)
+    digest = digest_of({each.prompt for each in requests})
+    return replace(
+        load,
+        requests=requests,
+        warmup=fit(load.warmup, 1),
+        spare=fit(load.spare, 2),
+        description={**load.description, "input_len": str(lengths), "prompts": digest},
+    )
 
 
 def _marked(load: LoadPlan) -> LoadPlan:
