@@ -33,8 +33,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Rooms whose tests wait for servers and processes
-_IN_REAL_TIME = {"backends", "catalog", "cli", "engines", "loadgen", "measure", "observe", "server",
-                 "testing", "tune"}  # fmt: skip
+_IN_REAL_TIME = {"backends", "catalog", "cli", "docs", "engines", "loadgen", "measure",
+                 "observe", "server", "testing", "tune"}  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
