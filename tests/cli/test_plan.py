@@ -37,12 +37,14 @@ def test_a_pair_on_two_gpus(told: Any) -> None:
     assert (code, complaint) == (0, "")
     for part in (
         "target   llama-3.1-70b (table): 70.6B parameters, int8, 72.7 GB",
-        "KV tokens                202,528      99,200       -51%",
+        "KV tokens                230,480     122,016       -47%",
         "█ target  ▓ draft  ▒ reserve  ░ KV cache",
-        "serves: 12.1 texts of full length at once",
-        "draft memory: 10.0% (wanted: at most 15% of memory)",
+        "serves: 14.9 texts of 8,192 tokens at once; the longest text that fits has 122,016 tokens",
+        "  --max-num-seqs 16, as few full-length texts fit at once: 131,536 KV tokens (+8%)",
+        "counted for vLLM with: --max-model-len 8192 --max-num-seqs 256 ",
+        "draft memory: 9.4% (wanted: at most 15% of memory)",
         "size ratio: 1:8.8",
-        "bf16     bf16  157.2 GB   2.83 GB          0           0       –      no",
+        "bf16     bf16  157.2 GB   13.9 GB     21,664           0   -100%      no",
     ):
         assert part in said
     assert "\x1b" not in said
@@ -56,8 +58,8 @@ def test_the_same_as_json(told: Any) -> None:
     assert found["devices"] == {
         "name": "h100",
         "count": 2,
-        "bytes_each": 80 * 10**9,
-        "bytes": 160 * 10**9,
+        "bytes_each": 81_559 << 20,
+        "bytes": 2 * 81_559 << 20,
     }
     assert found["headline"]["with_draft"]["kv_cache_bytes"] < 0
     assert {rule["name"]: rule["state"] for rule in found["rules"]} == {
@@ -75,6 +77,17 @@ def test_the_documented_output_is_what_is_printed(told: Any) -> None:
     assert len(shown) == 2
     for command, output in shown:
         assert output in told(*command.split())[1]
+
+
+def test_without_a_length_it_goes_on_with_a_usual_one(told: Any) -> None:
+    _, said, _ = told(*PAIR, "--target-quantization", "int8")
+    assert "of 8,192 tokens at most" in said
+    assert "note: texts of 8,192 tokens are planned, as --max-model-len is not given" in said
+    mixes = [line.split()[-1] for line in said[said.index("every mix") :].splitlines()[2:18]]
+    assert mixes == ["no"] * 4 + ["yes"] * 12
+    _, said, _ = told(*PAIR, "--max-model-len", "131072")
+    assert "is not given" not in said
+    assert "of 131,072 tokens at most" in said
 
 
 def test_suggestions(told: Any) -> None:

@@ -22,16 +22,18 @@ GB = 10**9
 
 
 @pytest.mark.parametrize(
-    ("gpu", "target", "weights", "left", "serves"),
+    ("memory", "target", "weights", "left", "serves"),
     [
-        ("h100:2", "int8", 86, 74, True),
-        ("h100:2", "bf16", 156, 4, False),
-        ("h200:2", "bf16", 156, 126, True),
+        ("80GB:2", "int8", 86, 74, True),
+        ("80GB:2", "bf16", 156, 4, False),
+        ("141GB:2", "bf16", 156, 126, True),
     ],
 )
-def test_the_known_arithmetic(gpu: str, target: str, weights: int, left: int, serves: bool) -> None:
+def test_the_known_arithmetic(
+    memory: str, target: str, weights: int, left: int, serves: bool
+) -> None:
     """Rounded billions times bytes. Ours also counts embedding and head in 16 bits."""
-    mix = Deployment(TARGET, DRAFT, parse_gpu(gpu), SHORT).mix(target, "bf16")
+    mix = Deployment(TARGET, DRAFT, parse_memory(memory), SHORT).mix(target, "bf16")
     assert (mix.target_bytes + mix.draft_bytes) / GB == pytest.approx(weights, rel=0.035)
     assert mix.left_bytes is not None
     assert mix.left_bytes / GB == pytest.approx(left, abs=3)
@@ -59,23 +61,42 @@ def test_as_many_tokens_as_vllm_reports_with_a_draft(tmp_path: Path) -> None:
 
 
 def test_parts_of_a_device_add_up() -> None:
-    devices = parse_gpu("h100:2")
-    room = Deployment(TARGET, DRAFT, devices, SHORT).room("int8", "bf16")
-    assert sum(room.parts.values()) + room.kv_cache_bytes + room.unused_bytes == 80 * GB
+    devices, sampled = parse_gpu("h100:2"), replace(SHORT, is_probabilistic=True)
+    room = Deployment(TARGET, DRAFT, devices, sampled).room("int8", "bf16")
+    assert sum(room.parts.values()) + room.kv_cache_bytes + room.unused_bytes == 81_559 << 20
     assert room.parts["draft_logits"] == 256 * 5 * 128_256 * 4
     assert room.kv_bytes_per_token == (2 * 80 * 4 * 128 + 2 * 32 * 4 * 128) * 2
     assert room.reserve_bytes == sum(
         room.parts[name] for name in ("draft_logits", "activations", "cuda_graphs", "runtime")
     )
     shares = shares_of(room, devices)
-    assert shares.target == room.parts["target_weights"] / (80 * GB)
-    assert shares.headroom == room.kv_cache_bytes / (80 * GB)
+    assert shares.target == room.parts["target_weights"] / (81_559 << 20)
+    assert shares.headroom == room.kv_cache_bytes / (81_559 << 20)
 
 
 def test_what_is_not_used_is_not_counted() -> None:
-    settings = replace(SHORT, is_probabilistic=False, enforce_eager=True)
+    """Drafts are greedy unless it is said, as `emit` writes them for the rule coupled."""
+    settings = replace(SHORT, enforce_eager=True)
     room = Deployment(TARGET, DRAFT, parse_gpu("h100:2"), settings).room("int8", "bf16")
     assert set(room.parts) == {"target_weights", "draft_weights", "activations", "runtime"}
+
+
+@pytest.mark.parametrize("target", ["llama-3.1-8b", "gpt-oss-20b", "smollm2-135m"])
+def test_the_longest_text_fits_and_no_longer_one(target: str) -> None:
+    model, devices = TABLE[target], parse_gpu("rtx4090")
+    room = Deployment(model, None, devices, SHORT).room(model.published_quantization)
+    assert 0 < room.longest_text <= model.spec.max_context
+    longest = replace(SHORT, max_model_len=room.longest_text)
+    assert Deployment(model, None, devices, longest).room(model.published_quantization).serves
+    if room.longest_text <= model.spec.max_context - BLOCK_TOKENS:
+        longer = replace(SHORT, max_model_len=room.longest_text + BLOCK_TOKENS)
+        assert (
+            not Deployment(model, None, devices, longer).room(model.published_quantization).serves
+        )
+
+
+def test_nothing_left_is_no_text_at_all() -> None:
+    assert Deployment(TARGET, None, parse_gpu("t4"), SHORT).room("bf16").longest_text == 0
 
 
 def test_a_draft_on_one_device_fills_that_one() -> None:
@@ -155,5 +176,7 @@ def test_a_draft_never_makes_room(
         assert room.kv_tokens % BLOCK_TOKENS == 0
         assert room.kv_tokens * room.kv_bytes_per_token <= max(room.kv_cache_bytes, 0)
         assert room.serves == (room.full_sequences >= 1)
+        assert room.longest_text <= 131_072
+        assert room.longest_text * room.kv_bytes_per_token <= max(room.kv_cache_bytes, 0)
         whole = sum(room.parts.values()) + room.kv_cache_bytes + room.unused_bytes
         assert whole == devices.bytes_each

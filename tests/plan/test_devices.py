@@ -11,11 +11,11 @@ from outdraft.plan.devices import GPUS, Devices, parse_bytes, parse_gpu, parse_m
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("h100", Devices("h100", 1, 80 * 10**9)),
-        ("H100:2", Devices("h100", 2, 80 * 10**9)),
-        ("h200:8", Devices("h200", 8, 141 * 10**9)),
-        ("RTX 4090", Devices("rtx4090", 1, 24 * 10**9)),
-        ("a100_40", Devices("a100-40", 1, 40 * 10**9)),
+        ("h100", Devices("h100", 1, 81_559 << 20)),
+        ("H100:2", Devices("h100", 2, 81_559 << 20)),
+        ("h200:8", Devices("h200", 8, 143_771 << 20)),
+        ("RTX 4090", Devices("rtx4090", 1, 24_564 << 20)),
+        ("a100_40", Devices("a100-40", 1, 40_960 << 20)),
     ],
 )
 def test_gpus(text: str, found: Devices) -> None:
@@ -39,6 +39,14 @@ def test_gpus(text: str, found: Devices) -> None:
 )
 def test_a_count_as_people_write_it(written: str, meant: str) -> None:
     assert parse_gpu(written) == parse_gpu(meant)
+
+
+def test_cards_have_what_their_tools_show() -> None:
+    """Never more than they are sold with in binary gigabytes, and at least 90 % of it."""
+    sold = {"l4": 24, "rtx4090": 24, "l40s": 48, "a100": 80, "h100": 80, "h200": 141, "mi300x": 192}
+    for name, gigabytes in sold.items():
+        assert 0.9 * gigabytes <= GPUS[name] / 1024 <= gigabytes
+    assert all(1 << 13 < size < 1 << 19 for size in GPUS.values()), "in MiB"
 
 
 def test_a_count_of_sizes() -> None:

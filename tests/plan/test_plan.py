@@ -34,7 +34,7 @@ def test_every_mix_and_the_chosen_one() -> None:
     )
     assert plan.headline in plan.mixes
     assert plan.shares is not None
-    assert plan.shares.draft == pytest.approx(0.1, abs=0.001)
+    assert plan.shares.draft == pytest.approx(8.03 / 85.5, abs=0.001)
     assert [rule.state for rule in plan.rules] == ["ok"] * 3
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outdraft.plan.budget import PlanSettings
-from outdraft.plan.devices import parse_gpu
+from outdraft.plan.devices import parse_gpu, parse_memory
 from outdraft.plan.models import TABLE, find_model
 from outdraft.plan.pairing import pair
 from outdraft.plan.suggest import suggest_drafts
@@ -30,7 +30,7 @@ def test_every_suggestion_can_pair(name: str) -> None:
 
 def test_the_usual_ratio_comes_first_with_why() -> None:
     target = TABLE["llama-3.1-70b"]
-    found = suggest_drafts(target, parse_gpu("h100:2"), SETTINGS, "fp8")
+    found = suggest_drafts(target, parse_memory("80GB:2"), SETTINGS, "fp8")
     assert [each.name for each in found] == ["llama-3.1-8b", "llama-3.2-3b", "llama-3.2-1b"]
     assert found[0].why == (
         "same tokenizer (llama3); 1:9 is the usual ratio; 10% of memory, within 15%"
@@ -58,7 +58,7 @@ def test_a_draft_that_is_small_at_work_but_large_in_memory_is_left_out() -> None
     names = [each.name for each in suggest_drafts(target, parse_gpu("h200"), SETTINGS, "bf16")]
     assert "qwen3-30b-a3b" not in names
     assert names[0] == "qwen3-4b"
-    tight = suggest_drafts(target, parse_gpu("h100"), SETTINGS, "bf16")
+    tight = suggest_drafts(target, parse_memory("80GB"), SETTINGS, "bf16")
     assert tight[0].name == "qwen3-0.6b", "the only one that leaves a KV cache"
     assert [each.kv_tokens for each in tight[1:]] == [0] * (len(tight) - 1)
     big = suggest_drafts(TABLE["qwen3-235b-a22b"], None, SETTINGS, "bf16")

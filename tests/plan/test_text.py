@@ -33,7 +33,7 @@ def test_summary_lines(plan: Plan) -> None:
     target, draft, memory, serving = text.summary_lines(plan)
     assert target == "target   llama-3.1-70b (table): 70.6B parameters, int8, 72.7 GB"
     assert draft.endswith("8.03B parameters, bf16, 16.1 GB, k = 5")
-    assert memory == "memory   2 × h100 of 80.0 GB, 160.0 GB in all, 92% of it used"
+    assert memory == ("memory   2 × h100 of 81,559 MiB (85.5 GB), 171.0 GB in all, 92% of it used")
     assert "256 sequences at most, of 8,192 tokens" in serving
 
 
@@ -42,7 +42,7 @@ def test_the_table_shows_the_cost(plan: Plan) -> None:
     without, with_draft = plan.headline.without, plan.headline.with_draft
     assert without is not None
     assert with_draft is not None
-    assert lines["KV tokens"] == [f"{without.kv_tokens:,}", f"{with_draft.kv_tokens:,}", "-51%"]
+    assert lines["KV tokens"] == [f"{without.kv_tokens:,}", f"{with_draft.kv_tokens:,}", "-47%"]
     assert lines["draft weights"] == ["–", "8.03", "GB", "+8.03", "GB"]
     assert "sequences of 8,192" in lines
 
@@ -53,27 +53,33 @@ def test_bars_are_as_long_as_the_memory(plan: Plan) -> None:
         assert sum(bar.widths.values()) == 50
         assert all(width >= 0 for width in bar.widths.values())
     widths = with_draft.widths
-    assert widths["target"] == round(50 * 36.3 / 80)
+    assert widths["target"] == round(50 * 36.3 / 85.5)
     assert widths["draft"] == 5
-    assert without.label == "202,528 KV tokens"
+    assert without.label == "230,480 KV tokens"
 
 
 def test_what_does_not_fit_says_so() -> None:
     big = find_model("llama-3.1-70b")
     full = plan_memory(big, None, parse_gpu("h100"), PlanSettings(8192))
-    assert text.serving_line(full) == "does not serve: 71.3 GB too little"
+    assert text.serving_line(full) == "does not serve: 66.7 GB too little"
     [bar] = text.bars(full, 50)
     assert (bar.label, sum(bar.widths.values())) == ("does not fit", 50)
     tight = plan_memory(
         big, None, parse_gpu("h100:2"), PlanSettings(131_072), target_quantization="fp8"
     )
-    assert text.serving_line(tight) == "serves: 1.5 texts of full length at once"
+    assert text.serving_line(tight) == (
+        "serves: 1.8 texts of 131,072 tokens at once; the longest text that fits has 131,072 "
+        "tokens (as long as the target reads)"
+    )
     tighter = plan_memory(
         big, None, parse_gpu("a100-40:2"), PlanSettings(131_072), target_quantization="int4"
     )
     said = str(text.serving_line(tighter))
-    assert "not one text of 131,072 tokens fits; --max-model-len " in said
-    shorter = int(said.split("--max-model-len ")[1].split()[0])
+    assert "not one text of 131,072 tokens fits; the longest text that fits has " in said
+    first, *_ = tighter.advice
+    assert first.endswith("is the longest that fits")
+    shorter = int(first.split()[1])
+    assert f"{shorter:,} tokens (the target reads 131,072)" in said
     again = plan_memory(
         big, None, parse_gpu("a100-40:2"), PlanSettings(shorter), target_quantization="int4"
     )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,7 +124,7 @@ def test_what_fits_is_tried() -> None:
     memory = check.memory(SMALL)
     assert memory is not None
     assert memory.target > memory.draft > 0
-    assert memory.target + memory.draft + memory.kv + memory.free == memory.total == 80 * 10**9
+    assert memory.target + memory.draft + memory.kv + memory.free == memory.total == 81_559 << 20
 
 
 def test_what_does_not_fit_is_not() -> None:
@@ -133,7 +134,9 @@ def test_what_does_not_fit_is_not() -> None:
 def test_room_for_less_than_one_text() -> None:
     long = Serving(target="llama-3.1-8b", max_model_len=131072, max_num_seqs=1)
     reason = Pruner(long, parse_gpu("a10")).unfit(SMALL) or ""
-    assert "less than one text of full length" in reason
+    assert "less than one text of full length; --max-model-len " in reason
+    fitting = int(reason.split("--max-model-len ")[1].split()[0])
+    assert Pruner(replace(long, max_model_len=fitting), parse_gpu("a10")).unfit(SMALL) is None
 
 
 def test_without_a_draft_or_a_device_nothing_is_said() -> None:

@@ -68,14 +68,15 @@ PLAN_MEMORY_OPTIONS = (
 )  # fmt: skip
 
 PLAN_RUN_OPTIONS = (
-    replace(shared.MAX_MODEL_LEN, help="tokens of a prompt with its answer (default: the context "
-            "of the target)"),
+    replace(shared.MAX_MODEL_LEN, help="tokens of a prompt with its answer (default: 8192, or the "
+            "context of the target where that is less)"),
     replace(shared.MAX_NUM_SEQS, default=256),
     replace(shared.MAX_NUM_BATCHED_TOKENS, default=8192),
     shared.K,
     Option("--draft-tensor-parallel-size", "devices of the draft: 1 or all (default: all)", int),
-    Option("--draft-sample-method", "probabilistic keeps the draft's logits; greedy does not",
-           default="probabilistic", choices=("probabilistic", "greedy"), metavar="HOW"),
+    Option("--draft-sample-method", "probabilistic (rule rejection) keeps the draft's logits; "
+           "greedy does not", default="greedy", choices=("probabilistic", "greedy"),
+           metavar="HOW"),
     Option("--enforce-eager", "no CUDA graphs", bool),
     shared.JSON,
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
@@ -18,6 +19,7 @@ from outdraft.plan import (
     text,
 )
 from outdraft.plan.devices import parse_bytes
+from outdraft.plan.plan import usual_length
 
 # part of a bar → its letter, its letter where only ASCII can be shown, its colour
 _LOOK = {
@@ -50,15 +52,15 @@ def _plan_from(args: argparse.Namespace) -> Plan:
     kv_cache_bytes = None if size is None else parse_bytes("--kv-cache-memory-bytes", size)
     target = find_model(args.target)
     draft = None if args.draft is None else find_model(args.draft)
-    longest = args.max_model_len
-    return plan_memory(
+    length = args.max_model_len
+    plan = plan_memory(
         target,
         draft,
         devices,
         make_settings(
             PlanSettings,
             args,
-            max_model_len=target.spec.max_context if longest is None else longest,
+            max_model_len=usual_length(target) if length is None else length,
             draft_ranks=args.draft_tensor_parallel_size,
             is_probabilistic=args.draft_sample_method == "probabilistic",
             kv_cache_bytes=kv_cache_bytes,
@@ -67,6 +69,10 @@ def _plan_from(args: argparse.Namespace) -> Plan:
         draft_quantization=args.draft_quantization,
         suggest=args.suggest,
     )
+    if length is not None:
+        return plan
+    usual = f"texts of {plan.settings.max_model_len:,} tokens are planned, as --max-model-len "
+    return replace(plan, notes=(*plan.notes, f"{usual}is not given"))
 
 
 def _show(plan: Plan) -> None:
@@ -75,6 +81,7 @@ def _show(plan: Plan) -> None:
         print(f"\n{text.room_table(plan)}\n")
         _show_bars(plan)
         print(text.serving_line(plan))
+        print("\nadvice", *text.advice_lines(plan), sep="\n")
     if plan.rules:
         print("\nrules", *text.finding_lines(plan.rules), sep="\n")
     if plan.pairing is not None:

@@ -1,9 +1,11 @@
 """The memory of one device, by part, without speculation and with it."""
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from outdraft.errors import OptionError, unknown_choice
+from outdraft.modelspec import AnySpec
 from outdraft.plan import reserve
 from outdraft.plan.devices import Devices
 from outdraft.plan.findings import Shares
@@ -11,6 +13,9 @@ from outdraft.plan.models import Model
 from outdraft.plan.sizes import KV_DTYPES, check_ranks, kv_bytes_of_sequence
 
 BLOCK_TOKENS = 16  # a KV cache is allocated in blocks of this many tokens
+USUAL_MODEL_LEN = (
+    8192  # tokens of a text where nobody says: few have the context that a model reads
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +27,7 @@ class PlanSettings:
     kv_dtype: str = "bfloat16"
     utilization: float = 0.92  # share of a device's memory that the engine may take
     draft_ranks: int | None = None  # None: as many as the target's
-    is_probabilistic: bool = True  # drafts are sampled, and their logits kept for verification
+    is_probabilistic: bool = False  # drafts are sampled, and their logits kept for verification
     enforce_eager: bool = False
     kv_cache_bytes: int | None = None  # per device; if set, nothing else is counted
 
@@ -50,6 +55,7 @@ class Room:
     kv_tokens: int
     full_sequences: float  # texts of max_model_len tokens that fit at once
     serves: bool  # at least one of them fits
+    longest_text: int  # tokens of the longest that fits alone, at most what the target reads
 
     @property
     def reserve_bytes(self) -> int:
@@ -128,14 +134,14 @@ class Deployment:
         quantizations = target_quantization, draft_quantization
         return Mix(*quantizations, target_bytes, draft_bytes, left_bytes, without, with_draft)
 
-    def room(self, target_quantization: str, draft_quantization: str | None) -> Room:
+    def room(self, target_quantization: str, draft_quantization: str | None = None) -> Room:
         """Memory of the fullest device; without a quantization of the draft, without the draft.
 
         All devices have the same number of KV blocks, so a draft on one device alone limits them
         all.
         """
         settings, ranks, k = self.settings, self.ranks, 0
-        models = [(self.target.spec, ranks)]
+        models: list[tuple[AnySpec, int]] = [(self.target.spec, ranks)]
         parts = {"target_weights": self.target.weight_bytes(target_quantization, ranks)}
         if self.draft is not None and draft_quantization is not None:
             k = settings.k
@@ -163,10 +169,16 @@ class Deployment:
             usable = int(self.devices.bytes_each * settings.utilization)
             unused, pool = self.devices.bytes_each - usable, usable - sum(parts.values())
         length, kv_dtype = settings.max_model_len, settings.kv_dtype
-        per_sequence = sum(
-            kv_bytes_of_sequence(spec, length, kv_dtype, n, chunk=chunk) for spec, n in models
-        )
+
+        def kv_bytes(num_tokens: int) -> int:
+            return sum(
+                kv_bytes_of_sequence(spec, num_tokens, kv_dtype, n, chunk=chunk)
+                for spec, n in models
+            )
+
+        per_sequence = kv_bytes(length)
         sequences = max(pool, 0) / per_sequence
+        blocks = range(BLOCK_TOKENS, self.target.spec.max_context + 1, BLOCK_TOKENS)
         tokens = int(max(pool, 0) * length // per_sequence)
         return Room(
             parts=parts,
@@ -178,6 +190,7 @@ class Deployment:
             kv_tokens=tokens // BLOCK_TOKENS * BLOCK_TOKENS,
             full_sequences=sequences,
             serves=sequences >= 1,
+            longest_text=BLOCK_TOKENS * bisect_right(blocks, pool, key=kv_bytes),
         )
 
 

@@ -4,16 +4,17 @@
 """
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from outdraft.errors import OptionError, unknown_choice
-from outdraft.whole_file import read_json
 
-# Memory in GB as sold (10^9 bytes). Drivers of cards sold in binary gigabytes report up to 7 %
-# more; `--memory` takes what nvidia-smi says.
-GPUS: Mapping[str, int] = read_json(Path(__file__).with_name("gpus.json"))
+# Name → MiB, as nvidia-smi and rocm-smi report it: a card sold with 24 GB has 24,564 or 23,034.
+GPUS: Mapping[str, int] = tomllib.loads(
+    Path(__file__).with_name("gpus.toml").read_text(encoding="utf-8")
+)
 MAX_DEVICES = 1024
 
 _PREFIXES = ("", "K", "M", "G", "T")
@@ -45,7 +46,7 @@ def parse_gpu(text: str) -> Devices:
     gpu = _known_gpu(name)
     if gpu is None:
         raise unknown_choice("GPU", name, GPUS)
-    return Devices(gpu, count, GPUS[gpu] * 10**9)
+    return Devices(gpu, count, GPUS[gpu] << 20)
 
 
 def _known_gpu(name: str) -> str | None:

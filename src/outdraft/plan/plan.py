@@ -5,7 +5,8 @@ from typing import Any
 
 from outdraft.errors import OptionError
 from outdraft.modelspec import AnySpec, HeadSpec
-from outdraft.plan.budget import Deployment, Mix, PlanSettings, Room, shares_of
+from outdraft.plan.advice import helpful_changes
+from outdraft.plan.budget import USUAL_MODEL_LEN, Deployment, Mix, PlanSettings, Room, shares_of
 from outdraft.plan.devices import Devices
 from outdraft.plan.findings import Check, Pairing, Shares, rules
 from outdraft.plan.models import FILES, Model
@@ -38,6 +39,7 @@ class Plan:
     rules: tuple[Check, ...]
     pairing: Pairing | None
     suggestions: tuple[Suggestion, ...] | None  # None: not requested
+    advice: tuple[str, ...]  # what would serve, or serve more; each was computed
     notes: tuple[str, ...]
 
     @property
@@ -58,6 +60,11 @@ class Plan:
             and {**asdict(self.pairing), "findings": _checks_json(self.pairing.findings)},
             "assumptions": ASSUMPTIONS,
         }
+
+
+def usual_length(target: Model) -> int:
+    """Tokens of a text where nobody says how long texts are."""
+    return min(USUAL_MODEL_LEN, target.spec.max_context)
 
 
 def plan_memory(
@@ -101,6 +108,7 @@ def plan_memory(
         rules=() if shares is None else rules(shares, has_draft=draft is not None),
         pairing=pairing,
         suggestions=suggest_drafts(target, devices, settings, chosen) if suggest else None,
+        advice=tuple(helpful_changes(deployment, headline)),
         notes=_notes(target, draft, settings),
     )
 

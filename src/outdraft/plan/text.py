@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from outdraft.plan.budget import Mix, Room
+from outdraft.plan.budget import BLOCK_TOKENS, Mix, Room
+from outdraft.plan.devices import GPUS
 from outdraft.plan.findings import OK, Check
 from outdraft.plan.models import Model
 from outdraft.plan.plan import Plan
@@ -47,8 +48,11 @@ def summary_lines(plan: Plan) -> Iterator[str]:
     if plan.devices is not None:
         devices = plan.devices
         total = f", {size_text(devices.total_bytes)} in all" if devices.count > 1 else ""
+        each = size_text(devices.bytes_each)
+        if devices.name in GPUS:  # as the card's own tool says it, to be compared
+            each = f"{GPUS[devices.name]:,} MiB ({each})"
         yield (
-            f"memory   {devices.count} × {devices.name} of {size_text(devices.bytes_each)}{total}, "
+            f"memory   {devices.count} × {devices.name} of {each}{total}, "
             f"{settings.utilization:.0%} of it used"
         )
     yield (
@@ -130,15 +134,39 @@ def serving_line(plan: Plan) -> str | None:
     room = plan.room
     if room is None:
         return None
-    if room.serves:
-        return f"serves: {room.full_sequences:.1f} texts of full length at once"
     if room.kv_cache_bytes <= 0:
         where = " on each device" if plan.devices is not None and plan.devices.count > 1 else ""
         return f"does not serve: {size_text(-room.kv_cache_bytes)} too little{where}"
-    return (
-        f"does not serve: not one text of {plan.settings.max_model_len:,} tokens fits; "
-        f"--max-model-len {room.kv_tokens} would"
+    whole = plan.target.spec.max_context
+    limit = (
+        "as long as the target reads"
+        if room.longest_text > whole - BLOCK_TOKENS
+        else (f"the target reads {whole:,}")
     )
+    longest = f"the longest text that fits has {room.longest_text:,} tokens ({limit})"
+    each = f"of {plan.settings.max_model_len:,} tokens"
+    if room.serves:
+        return f"serves: {room.full_sequences:.1f} texts {each} at once; {longest}"
+    return f"does not serve: not one text {each} fits; {longest}"
+
+
+def advice_lines(plan: Plan) -> Iterator[str]:
+    """What to change, and how to start an engine that has what was counted."""
+    yield from (f"  {each}" for each in plan.advice)
+    settings, devices = plan.settings, plan.devices
+    flags = f"--max-model-len {settings.max_model_len} --max-num-seqs {settings.max_num_seqs}"
+    flags += f" --max-num-batched-tokens {settings.max_num_batched_tokens}"
+    if settings.kv_cache_bytes is not None:
+        flags += f" --kv-cache-memory-bytes {settings.kv_cache_bytes}"
+    else:
+        flags += f" --gpu-memory-utilization {settings.utilization:g}"
+    if devices is not None and devices.count > 1:
+        flags += f" --tensor-parallel-size {devices.count}"
+    if settings.kv_dtype == "fp8":
+        flags += " --kv-cache-dtype fp8"
+    if settings.enforce_eager:
+        flags += " --enforce-eager"
+    yield f"  counted for vLLM with: {flags}"
 
 
 def finding_lines(findings: Sequence[Check]) -> Iterator[str]:

@@ -137,7 +137,10 @@ class Pruner:
             missing = -room.kv_cache_bytes / 1e9
             return f"it does not fit: {missing:.1f} GB are missing on the fullest device"
         left = f"{room.kv_tokens} tokens of KV cache"
-        return f"it leaves room for {left}, less than one text of full length"
+        return (
+            f"it leaves room for {left}, less than one text of full length; "
+            f"--max-model-len {room.longest_text} fits"
+        )
 
     def plan(self, speculation: Speculation) -> Plan | None:
         """None where the speculation cannot be planned."""
