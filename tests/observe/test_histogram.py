@@ -123,3 +123,10 @@ def test_bounds_that_are_none(bound: str) -> None:
     found = Histogram.read(page, "a")
     assert found is not None
     assert (found.bounds, found.counts) == ((1, math.inf), (3, 2))
+
+
+@given(values, st.integers(0, 60))
+def test_zeros_that_are_taken_away_were_never_observed(seen: list[float], number: int) -> None:
+    with_zeros = observed([*seen, *[0.0] * number])
+    assert with_zeros.without_zeros(number) == observed(seen)
+    assert with_zeros.without_zeros(1e9).counts == (0.0, *observed(seen).counts[1:])

@@ -123,9 +123,35 @@ def test_a_recorded_page_of_vllm() -> None:
     assert reading.gauges == {"running_requests": 0, "waiting_requests": 0, "kv_cache_usage": 0}
     assert reading.acceptance == Acceptance(54, 204, 204, 0, [54, 54, 48, 48])
     assert {name: each.count for name, each in reading.times.items()} == dict.fromkeys(TIMES, 6)
+    assert (reading.counters["num_first_tokens"], reading.counters["num_steps"]) == (6, 78)
     per_token = reading.times["tpot"].sum / 6
     seconds = reading.counters["decode_seconds"] / reading.counters["decode_tokens"]
     assert per_token == pytest.approx(seconds, rel=1e-6), "all answers are of one length"
+
+
+TIMES_PER_TOKEN = """\
+vllm:request_time_per_output_token_seconds_bucket{le="0.01"} 7
+vllm:request_time_per_output_token_seconds_bucket{le="+Inf"} 9
+vllm:request_time_per_output_token_seconds_sum 0.4
+"""
+
+
+@pytest.mark.parametrize("bound", ["1.0", "1"])
+def test_texts_of_one_token_have_no_time_per_token(bound: str) -> None:
+    """vLLM counts 0 seconds for each of them; our server does not count them."""
+    ones = 'vllm:request_generation_tokens_bucket{le="BOUND"} 4\n'.replace("BOUND", bound)
+    more = TIMES_PER_TOKEN.replace("} 7", "} 12").replace("} 9", "} 15")
+    before, after = (
+        reading_of(VLLM + TIMES_PER_TOKEN + ones, 0.0),
+        reading_of(VLLM + more + ones.replace("} 4", "} 7"), 5.0),
+    )
+    grown = growth(before, after)
+    assert grown.times["tpot"].counts == (5 - 3, 1)
+    assert grown.times["tpot"].sum == 0
+    assert "num_one_token" not in grown.counters
+    assert growth(replace(before, started_at=1.0), after).times["tpot"].counts == (12 - 7, 3)
+    ours = growth(reading_of(OURS + TIMES_PER_TOKEN + ones, 0.0), reading_of(OURS + more, 5.0))
+    assert ours.times["tpot"].counts == (5, 1)
 
 
 def test_a_whole_page_reads_the_same() -> None:
@@ -288,6 +314,19 @@ def test_several_servers_over_the_same_time() -> None:
     assert fleet.counters == {"num_tokens": 20}
     assert Growth.together([]) is None
     assert Growth.total([]) is None
+
+
+def test_what_one_of_several_servers_does_not_count_is_not_known_of_them() -> None:
+    counting, silent, idle = (
+        Growth(0.0, 10.0, counters, {}, {}, None)
+        for counters in ({"num_tokens": 10.0, "num_requests": 2.0}, {"num_tokens": 5.0}, {})
+    )
+    both = Growth.together([counting, silent])
+    assert both is not None
+    assert both.counters == {"num_tokens": 15}
+    with_idle = Growth.together([counting, idle])
+    assert with_idle is not None
+    assert with_idle.counters == counting.counters
 
 
 def test_a_page_cannot_make_a_reading_as_large_as_it_likes() -> None:

@@ -66,6 +66,36 @@ def test_figures_are_those_of_the_window() -> None:
     assert figures.acceptance_of_requests.mean == pytest.approx(0.65)
 
 
+def test_steps_are_those_that_the_server_counts() -> None:
+    """Accepted tokens may lie behind the end of a text, and texts may be abandoned."""
+    firsts = "vllm:time_to_first_token_seconds_count 10\nvllm:inter_token_latency_seconds_count 500"
+    before, after = read_page(parse_page(BEFORE), 0.0), read_page(parse_page(AFTER + firsts), 9.0)
+    assert window_figures(growth(before, after)).tokens_per_round == pytest.approx(1000 / 500)
+
+
+LLAMACPP = """
+llamacpp:tokens_predicted_total 90
+llamacpp:tokens_predicted_seconds_total 4.5
+llamacpp:spec_decode_num_drafts_total 20
+llamacpp:spec_decode_num_draft_tokens_total 50
+llamacpp:spec_decode_num_accepted_tokens_total 30
+llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 20
+llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 10
+llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="2"} 0
+"""
+
+
+def test_what_a_server_does_not_count_is_not_made_up() -> None:
+    """llama.cpp counts no requests, so neither the steps in which their texts were written."""
+    empty = read_page(parse_page("llamacpp:tokens_predicted_total 0"), 0.0)
+    figures = window_figures(growth(empty, read_page(parse_page(LLAMACPP), 10.0)))
+    assert (figures.num_requests, figures.requests_per_s, figures.tokens_per_round) == (None,) * 3
+    assert figures.times == {}
+    assert (figures.num_tokens, figures.tokens_per_s, figures.seconds_per_token) == (90, 9, 0.05)
+    assert (figures.acceptance_rate, figures.acceptance_length) == (0.6, 2.5)
+    assert figures.acceptance_by_position == (1.0, 0.5, 0.0)
+
+
 def test_a_snapshot_is_json_and_says_whether_to_keep() -> None:
     alarm = Alarm("fellows", "a", 1.0, "0.2 against 0.7", "look at it", "outdraft watch a")
     keep = Advice(Action.KEEP, "a", 1.0, "it pays")

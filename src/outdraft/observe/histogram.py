@@ -106,6 +106,11 @@ class Histogram:
         counts = tuple([a - b if a > b else 0.0 for a, b in both])
         return Histogram(self.bounds, counts, max(self.sum - before.sum, 0.0))
 
+    def without_zeros(self, number: float) -> Histogram:
+        """So many observations of 0, or as many as there can be, taken away."""
+        first, *others = self.counts
+        return Histogram(self.bounds, (max(first - number, 0.0), *others), self.sum)
+
     def bucket_of(self, q: float) -> tuple[float, float] | None:
         """The bounds between which the q-th quantile lies; None without observations."""
         if not self.count:

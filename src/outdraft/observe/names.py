@@ -1,18 +1,22 @@
 """What every engine calls the things that a reading has.
 
 vLLM's names as in 0.10 and later, SGLang's as in 0.5, llama.cpp's as of late 2026. llama.cpp counts
-a request when it is done, and has no histograms of times; SGLang counts tokens and rounds then.
+tokens and rounds of a request when it is done, but not requests, and has no histograms of times;
+SGLang counts tokens and rounds then.
 """
 
 from collections.abc import Mapping
 
 # Counters that every engine has under a name of its own. Those that it lacks are not there.
 # decode_*: seconds of streams between their first and last token, and the tokens in them.
+# num_steps: decoding steps of texts after their first tokens, with and without a draft.
 COUNTERS: Mapping[str, Mapping[str, str]] = {
     "vllm": {
         "num_tokens": "vllm:generation_tokens_total",
         "num_prompt_tokens": "vllm:prompt_tokens_total",
         "num_requests": "vllm:e2e_request_latency_seconds_count",
+        "num_first_tokens": "vllm:time_to_first_token_seconds_count",  # abandoned texts have some
+        "num_steps": "vllm:inter_token_latency_seconds_count",
         "num_preemptions": "vllm:num_preemptions_total",
         "prefix_queries": "vllm:prefix_cache_queries_total",
         "prefix_hits": "vllm:prefix_cache_hits_total",
@@ -65,6 +69,7 @@ GAUGES: Mapping[str, str] = {
     "llamacpp:requests_deferred": "waiting_requests",
     "sglang:cache_hit_rate": "prefix_hit_rate",  # of the last batch of prompts
 }
+ONE_TOKEN = "vllm:request_generation_tokens_bucket"
 START_TIME = "process_start_time_seconds"
 REQUEST_ACCEPTANCE = "outdraft:request_acceptance_rate"
 SLICE_TOKENS = "outdraft:decode_tokens_total"
@@ -111,6 +116,7 @@ NAMES = frozenset(
         SLICE_TOKENS,
         SLICE_SECONDS,
         "vllm:request_generation_tokens_count",
+        ONE_TOKEN,
         "sglang:spec_verify_calls_total",
         "sglang:spec_num_draft_tokens",
         *(f"outdraft:{name}" for name in _OURS),

@@ -16,6 +16,7 @@ from outdraft.observe.names import (
     COUNTERS,
     HISTOGRAMS,
     NAMES,
+    ONE_TOKEN,
     REQUEST_ACCEPTANCE,
     SLICE_SECONDS,
     SLICE_TOKENS,
@@ -26,6 +27,8 @@ from outdraft.observe.page import Page, parse_named, read_models
 TIMES = ("ttft", "tpot", "e2e")
 Slices = Mapping[tuple[str, str], tuple[float, float]]
 
+# Counters that mean nothing beside the tokens of servers that do not have them.
+_OF_ALL = ("num_requests", "num_first_tokens", "num_steps")
 _SHARES = ("kv_cache_usage", "prefix_hit_rate")  # gauges that several servers do not add up to
 _SLICE_LABEL = re.compile(r'(side|running)="([^"]*)"')
 # Of what a page may make as much as it likes; a history keeps it many times.
@@ -126,7 +129,10 @@ class Growth:
             means = [mean for each in every if (mean := each.gauge(name)) is not None]
             of_all = sum(means) / (len(means) or 1) if name in _SHARES else sum(means)
             gauges[name] = of_all * watched.seconds
-        return replace(watched, gauge_seconds=gauges)
+        writing = [each.counters for each in every if "num_tokens" in each.counters]
+        lacking = {name for name in _OF_ALL for counters in writing if name not in counters}
+        counters = {name: each for name, each in total.counters.items() if name not in lacking}
+        return replace(watched, counters=counters, gauge_seconds=gauges)
 
 
 def _added(every: list[Growth]) -> Growth:
@@ -172,6 +178,8 @@ def read_page(page: Page, at: float, version: str | None = None) -> Reading:
     counters = {name: page[key] for name, key in COUNTERS.get(family, {}).items() if key in page}
     if family == "vllm" and "decode_tokens" in counters:
         counters["decode_tokens"] -= page.get("vllm:request_generation_tokens_count", 0.0)
+    if engine == "vllm":
+        counters |= _one_token_texts(page)
     if family == "llamacpp" and "prefix_queries" in counters:
         counters["prefix_queries"] += counters.get("prefix_hits", 0.0)
     found = {
@@ -195,6 +203,14 @@ def read_page(page: Page, at: float, version: str | None = None) -> Reading:
         _slices(page) if engine == "outdraft" else {},
         page.get("outdraft:speculation_stopped", 0.0) > 0,
     )
+
+
+def _one_token_texts(page: Page) -> dict[str, float]:
+    """Of which vLLM says that they took 0 s per token; our server does not count them there."""
+    for bound in ("1", "1.0"):
+        if (number := page.get(f'{ONE_TOKEN}{{le="{bound}"}}')) is not None:
+            return {"num_one_token": number}
+    return {}
 
 
 def _acceptance(page: Page) -> Acceptance | None:
@@ -262,15 +278,20 @@ def growth(before: Reading, after: Reading, gap_s: float = 0.0) -> Growth:
     is_new = is_restarted(before, after)
     base = Reading(before.at, None, {}, before.gauges) if is_new else before
     seconds = max(after.at - before.at - gap_s, 0.0)
+    counters = {name: now - base.counters.get(name, 0.0) for name, now in after.counters.items()}
+    times = _histograms_since(base.times, after.times)
+    one_token = counters.pop("num_one_token", 0.0)
+    if "tpot" in times:
+        times["tpot"] = times["tpot"].without_zeros(one_token)
     return Growth(
         before.at,
         after.at,
-        {name: value - base.counters.get(name, 0.0) for name, value in after.counters.items()},
+        counters,
         {
             name: seconds * (value + base.gauges.get(name, value)) / 2
             for name, value in after.gauges.items()
         },
-        _histograms_since(base.times, after.times),
+        times,
         _accepted_since(base.acceptance, after.acceptance, after.engine),
         int(is_new),
         gap_s,

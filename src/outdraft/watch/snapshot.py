@@ -44,7 +44,7 @@ class WindowFigures:
     start: float
     end: float
     seconds: float  # in which somebody looked
-    num_requests: float
+    num_requests: float | None
     num_tokens: float
     num_restarts: int
     tokens_per_s: float | None = None
@@ -52,6 +52,8 @@ class WindowFigures:
     seconds_per_token: float | None = None  # of a stream after its first token
     acceptance_rate: float | None = None
     acceptance_length: float | None = None
+    # Shares of drafts whose first, second, … token was accepted: how many had one is not known of
+    # every engine, so these are not the rates of `bench`.
     acceptance_by_position: tuple[float, ...] = ()
     mean_k: float | None = None
     tokens_per_round: float | None = None  # rounds without a draft included
@@ -115,22 +117,21 @@ class Snapshot:
 
 def window_figures(window: Growth) -> WindowFigures:
     counters, acceptance, seconds = window.counters, window.acceptance, window.seconds
-    tokens, requests = counters.get("num_tokens", 0.0), counters.get("num_requests", 0.0)
     queries = counters.get("prefix_queries", 0.0)
     shares, of_all = window.acceptance_shares, window.acceptance_share
     return WindowFigures(
         window.start,
         window.end,
         seconds,
-        requests,
-        tokens,
+        counters.get("num_requests"),
+        counters.get("num_tokens", 0.0),
         window.num_restarts,
         tokens_per_s=window.per_second("num_tokens"),
         requests_per_s=window.per_second("num_requests"),
         seconds_per_token=window.seconds_per_token,
         acceptance_rate=acceptance.rate if acceptance else None,
         acceptance_length=acceptance.length if acceptance else None,
-        acceptance_by_position=acceptance.rate_per_position if acceptance else (),
+        acceptance_by_position=acceptance.survival_per_position if acceptance else (),
         mean_k=acceptance.mean_k if acceptance else None,
         tokens_per_round=tokens_per_round(window),
         times={name: Quantiles.of(each) for name, each in window.times.items() if each.count},
@@ -145,9 +146,16 @@ def window_figures(window: Growth) -> WindowFigures:
 
 
 def tokens_per_round(window: Growth) -> float | None:
-    """Tokens of a sequence per decoding step, steps without a draft included."""
-    if window.acceptance is None:
+    """Tokens of a text after its first, per decoding step, steps without a draft included. None
+    where first tokens are not counted.
+
+    Steps do not follow from tokens and accepted ones where they are counted: vLLM also counts
+    accepted tokens that lie behind the end of a text.
+    """
+    counters, acceptance = window.counters, window.acceptance
+    first_tokens = counters.get("num_first_tokens", counters.get("num_requests"))
+    if acceptance is None or first_tokens is None:
         return None
-    tokens = window.counters.get("num_tokens", 0.0) - window.counters.get("num_requests", 0.0)
-    steps = tokens - window.acceptance.num_accepted_tokens
+    tokens = counters.get("num_tokens", 0.0) - first_tokens
+    steps = counters.get("num_steps", tokens - acceptance.num_accepted_tokens)
     return tokens / steps if steps > 0 else None
