@@ -33,6 +33,7 @@ import torch
 from arms import machine_line, ratio, ratio_text
 from disconnects import Server
 from outdraft import SamplingParams, Speculation, load_engine
+from outdraft.engine.draft_lengths import EVERYBODY
 from outdraft.loadgen.endpoint import Endpoint
 from outdraft.measure.compare import BASELINE, CANDIDATE, compare
 from outdraft.measure.comparison import Comparison, ComparisonSettings
@@ -214,7 +215,7 @@ def canary_cost(rounds: int, tokens: int) -> None:
         while engine.has_work:
             in_slice = canary.in_slice
             started = time.thread_time()
-            step = engine.step(inverted=in_slice)
+            step = engine.step(inverted=EVERYBODY if in_slice else None)
             seconds = time.thread_time() - started
             spent += seconds
             if step.stats is not None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from outdraft import Engine, SamplingParams, Speculation, load_engine
-from outdraft.engine.draft_lengths import NO_LIMITS, Limits
+from outdraft.engine.draft_lengths import EVERYBODY, NO_LIMITS, Limits
 from outdraft.engine.models import linear
 from outdraft.engine.sequence import FinishReason
 from outdraft.speculation import OFF
@@ -196,7 +196,7 @@ def test_steps_without_drafts_in_between(llama: Pair, method: str) -> None:
             break
         is_limited, inverted = number % 11 >= 9, number % 7 >= 3
         engine.limits = Limits(((1, 3, 2), (4, 99, 0))) if is_limited else NO_LIMITS
-        stats = engine.step(inverted=inverted).stats
+        stats = engine.step(inverted=EVERYBODY if inverted else None).stats
         assert stats is not None
         num_lifted += inverted and stats.is_stopped
         lengths = (0, 2) if is_limited and not (inverted and stats.is_stopped) else (0, 8)

@@ -169,6 +169,20 @@ def test_our_server_tells_more() -> None:
     }
     assert reading.acceptance_shares["0"].sum == 2.5
     assert reading.slices == {("plain", "3-4"): (12, 0.5), ("speculating", "1"): (50, 1.5)}
+    assert not reading.is_stopped
+
+
+def test_slices_by_temperature_and_a_server_that_was_turned_off() -> None:
+    labels = 'engine="0",model_name="m",side="tried",temperature="1+"'
+    more = (
+        f"outdraft:decode_tokens_by_temperature_total{{{labels}}} 7.0\n"
+        f"outdraft:decode_seconds_by_temperature_total{{{labels}}} 0.25\n"
+        'outdraft:speculation_stopped{engine="0",model_name="m"} 1.0\n'
+    )
+    reading = reading_of(OURS + more, 0.0)
+    assert reading.slices["tried", "temperature 1+"] == (7, 0.25)
+    assert len(reading.slices) == 3
+    assert reading.is_stopped
 
 
 def test_sglang() -> None:
@@ -340,7 +354,7 @@ def test_a_page_cannot_make_a_reading_as_large_as_it_likes() -> None:
         for n in range(2_000)
     )
     reading = reading_of(wide, 0.0)
-    assert len(reading.slices) == 64
+    assert len(reading.slices) == 96
     assert len(reading.acceptance_shares) == 16
     assert reading.acceptance is not None
     assert len(reading.acceptance.accepted_per_position) == 64

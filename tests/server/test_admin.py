@@ -125,11 +125,16 @@ def test_it_needs_its_key_also_where_the_rest_is_open(tiny_engine: Engine) -> No
 def test_what_it_says(client: httpx.Client) -> None:
     started = {"method": "ngram", "k": 4, "schedule": []}
     told = client.get(PATH, headers=ADMIN).json()
-    assert told == {**started, "limits": [], "max_k": None, "canary_share": 0.0}
+    assert told == {
+        **started, "limits": [], "max_k": None, "temperatures": [], "canary_share": 0.0,
+    }  # fmt: skip
     assert limit(client, max_k=2) == {**told, "limits": [[1, 2]], "max_k": 2}
     assert limit(client, schedule=[[1, 4], [3, 0]]) == {**told, "limits": [[1, 4], [3, 0]]}
     assert limit(client, max_k=0, canary_share=0.02) == {
         **told, "limits": [[1, 0]], "max_k": 0, "canary_share": 0.02,
+    }  # fmt: skip
+    assert limit(client, max_k=None, temperatures=["1+", "0.7-1", "1+"]) == {
+        **told, "temperatures": ["0.7-1", "1+"],
     }  # fmt: skip
     assert limit(client, max_k=None) == told
 
@@ -159,6 +164,12 @@ def test_what_it_says(client: httpx.Client) -> None:
         ({"schedule": [[n, 1] for n in range(1, 100)]}, "schedule"),
         ({"k": 2}, "k"),
         ({"canary_share": 0.01}, "max_k"),
+        ({"temperatures": ["1+"]}, "max_k"),
+        ({"max_k": 1, "temperatures": ["1"]}, "temperatures"),
+        ({"max_k": 1, "temperatures": "1+"}, "temperatures"),
+        ({"max_k": 1, "temperatures": None}, "temperatures"),
+        ({"max_k": 1, "temperatures": [1.0]}, "temperatures"),
+        ({"max_k": 1, "temperatures": ["1+"] * 6}, "temperatures"),
         ({"max_k": 0, "canary_share": 0.021}, "canary_share"),
         ({"max_k": 0, "canary_share": -0.01}, "canary_share"),
         ({"max_k": 0, "canary_share": "0.01"}, "canary_share"),
@@ -204,6 +215,16 @@ def test_drafts_are_as_long_as_allowed_and_the_text_is_the_same(client: httpx.Cl
     limit(client, max_k=None)
     assert max_k(client) == 4
     assert drafted(client)[:2] == (text, most)
+
+
+def test_texts_of_some_temperatures_get_no_drafts(client: httpx.Client) -> None:
+    texts = {t: drafted(client, temperature=t) for t in (0.0, 0.7, 0.8, 1.5)}
+    assert all(drafts > 0 for _, drafts, _ in texts.values())
+    limit(client, max_k=None, temperatures=["0.7-1", "1+"])
+    for temperature, (text, *_) in texts.items():
+        same, drafts, _ = drafted(client, temperature=temperature)
+        assert same == text
+        assert (drafts > 0) == (temperature <= 0.7)
 
 
 def test_a_schedule_is_by_running_texts(client: httpx.Client) -> None:

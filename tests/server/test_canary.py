@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from outdraft import Engine, Speculation, load_engine
 from outdraft.engine.outputs import StepStats, Update
 from outdraft.engine.sequence import FinishReason
-from outdraft.server.canary import Canary, is_drawn
+from outdraft.server.canary import Canary, draws
 from outdraft.testing.tiny_heads import tiny_head
 from outdraft.testing.tiny_models import tiny_model
 from tests.server.serving import serving
@@ -119,7 +120,7 @@ def test_no_slice_begins(stats: StepStats, updates: list[Update]) -> None:
 
 
 def test_where_drafts_are_turned_off_slices_begin_too() -> None:
-    stopped = replace(WITHOUT_DRAFTS, is_stopped=True)
+    stopped = replace(WITHOUT_DRAFTS, is_stopped=True, stopped=(True,))
     canary = Canary(0.02)
     inside = 0
     for number in range(20_000):
@@ -140,12 +141,53 @@ def test_a_renewed_canary_begins_anew() -> None:
 
 
 def test_drawing_is_by_request_and_step() -> None:
-    drawn = [
-        is_drawn(f"http-{number}", step, 1 / 32) for number in range(100) for step in range(90)
-    ]
-    assert 0.025 < sum(drawn) / len(drawn) < 0.038
-    assert is_drawn("a", 1, 0.5) == is_drawn("a", 1, 0.5)
-    assert not any(is_drawn("a", step, 0.0) for step in range(100))
+    drawn = [draws(f"http-{number}", step) for number in range(100) for step in range(90)]
+    for place in range(2):
+        below = sum(each[place] < 1 / 32 for each in drawn)
+        assert 0.025 < below / len(drawn) < 0.038
+    assert 0.4 < sum(a < b for a, b in drawn) / len(drawn) < 0.6
+    assert draws("a", 1) == draws("a", 1) != draws("a", 2)
+
+
+def bands_of(temperatures: list[tuple[float, ...]], **more: Any) -> Counter[tuple[str, str]]:
+    """(bands in the step, band of the slice that began there), over many steps."""
+    canary, found = Canary(0.5, chance=1.0, num_steps=1), Counter[tuple[str, str]]()
+    for number in range(30_000):
+        here = temperatures[number % len(temperatures)]
+        stats = replace(DECODING, temperatures=here, stopped=(False,) * len(here), **more)
+        was_in = canary.in_slice
+        canary.observe(stats, [update()])
+        if canary.in_slice and not was_in:
+            found[",".join(f"{each:g}" for each in here), canary.band] += 1
+    return found
+
+
+def test_every_third_slice_is_for_a_band_of_temperatures() -> None:
+    """And a band that is there has the same chance whoever is beside it."""
+    found = bands_of([(0.0,), (0.0, 1.5), (1.5,), (0.0, 0.8, 1.5), (0.8,)])
+    steps = Counter[str]()
+    for (here, _), count in found.items():
+        steps[here] += count
+    for here in steps:
+        for temperature, band in (("0", "0"), ("0.8", "0.7-1"), ("1.5", "1+")):
+            share = found[here, band] / steps[here]
+            is_there = temperature in here.split(",")
+            assert share == pytest.approx(1 / 9 if is_there else 0, abs=0.03)
+        assert found[here, ""] / steps[here] > 0.6
+
+
+def test_one_temperature_needs_no_slices_of_its_own() -> None:
+    assert {band for _, band in bands_of([(0.8, 0.9)])} == {""}
+
+
+def test_turned_off_altogether_slices_are_for_everybody() -> None:
+    off = {"max_k": 0, "is_stopped": True}
+    canary, bands = Canary(0.5, chance=1.0, num_steps=1), set()
+    stats = replace(WITHOUT_DRAFTS, temperatures=(0.0, 1.5), stopped=(True, True), **off)
+    for _ in range(1000):
+        canary.observe(stats, [update()])
+        bands.add(canary.band)
+    assert bands == {""}
 
 
 # ------------------------------------------------------------------ in a server
@@ -207,6 +249,10 @@ def test_texts_are_the_same(
         rounds = metrics.by("outdraft:rounds_total", "k")
         assert rounds["0"] > 20
         assert metrics.value("vllm:spec_decode_num_accepted_tokens_total") > 20
+    bands = metrics.by("outdraft:decode_tokens_by_temperature_total", "temperature")
+    assert bands.keys() == {"0", "0.3-0.7", "0.7-1"}
+    sides = metrics.by("outdraft:decode_tokens_by_temperature_total", "side")
+    assert sides.keys() == {"plain", "speculating"}
 
 
 def test_a_server_without_speculation_is_plain(plain: list[tuple[list[str], Metrics]]) -> None:

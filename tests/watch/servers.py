@@ -28,6 +28,8 @@ class PlantedServer:
     has_positions: bool = True
     version: str = "1.0"
     canary: float | None = None  # share of slices; then it is a server of ours
+    bands: dict[str, float] = field(default_factory=dict)  # of temperatures → what its drafts give
+    off_bands: set[str] = field(default_factory=set)
     started_at: float = 0.0
     page: dict[str, float] = field(default_factory=dict)
     requests: float = 0.0
@@ -79,16 +81,24 @@ class PlantedServer:
             self._slice(seconds, self.canary)
 
     def _slice(self, seconds: float, share: float) -> None:
-        fast, slow = self.plain_s / self.speedup, self.plain_s
-        is_off = self.max_k == 0
+        is_off, running = self.max_k == 0, running_band(self.running)
+        self._sides(seconds, share, self.speedup, is_off, "_total", f'running="{running}"')
+        for band, speedup in self.bands.items() if not is_off else ():
+            label = f'temperature="{band}"'
+            is_band_off = band in self.off_bands
+            self._sides(seconds, share, speedup, is_band_off, "_by_temperature_total", label)
+
+    def _sides(
+        self, seconds: float, share: float, speedup: float, is_off: bool, name: str, label: str
+    ) -> None:
+        fast, slow = self.plain_s / speedup, self.plain_s
         sides = (("stopped", slow), ("tried", fast)) if is_off else (
             ("speculating", fast), ("plain", slow))  # fmt: skip
         for (side, pace), part in zip(sides, (1 - share, share), strict=True):
             spent = part * seconds * self.running
             tokens = spent / pace * self._rng.lognormvariate(0, 0.1)
-            labels = f'{{side="{side}",running="{running_band(self.running)}"}}'
-            for name, value in (("seconds", spent), ("tokens", tokens)):
-                key = f"outdraft:decode_{name}_total{labels}"
+            for what, value in (("seconds", spent), ("tokens", tokens)):
+                key = f'outdraft:decode_{what}{name}{{side="{side}",{label}}}'
                 self.page[key] = self.page.get(key, 0.0) + value
 
     def _draft(self, tokens: float) -> None:

@@ -128,7 +128,7 @@ def test_limits_of_our_server_are_read_kept_and_restored(tmp_path: Path) -> None
     unsaid = (None, "it does not say which limits it has")
     assert asyncio.run(all_of_it()) == [
         (ServerLimits(((1, 5), (9, 2))), ""),
-        (ServerLimits((), 0.02), ""),
+        (ServerLimits((), canary_share=0.02), ""),
         unsaid,
         unsaid,
         unsaid,

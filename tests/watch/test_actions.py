@@ -191,7 +191,9 @@ def test_a_deed_of_an_earlier_version_is_read() -> None:
         if key not in ("limits", "on_limits", "tries", "again_at")
     }
     assert Deed.from_json(written) == deed
-    limited = replace(deed, limits=ServerLimits(((1, 5), (9, 2)), 0.02), on_limits=ServerLimits())
+    limited = replace(
+        deed, limits=ServerLimits(((1, 5), (9, 2)), canary_share=0.02), on_limits=ServerLimits()
+    )
     written = json.loads(json.dumps(Deeds().with_deed(limited).to_json()))["newest"]["a"]
     assert Deed.from_json(written) == limited
     written["limits"] = [[1, 5], [9, 2]]
@@ -213,7 +215,10 @@ def test_what_our_server_is_told() -> None:
     assert limits_body(parts) == {"schedule": [[1, 64], [9, 0], [17, 0], [33, 64]]}
     first = replace(part, part="1 at a time")
     assert limits_body(first) == {"schedule": [[1, 0], [2, 64]]}
-    assert limits_body(replace(part, part="temperature 1+")) is None
+    hot = replace(part, part="temperature 1+, temperature 0.7-1")
+    assert limits_body(hot) == {"max_k": None, "temperatures": ["1+", "0.7-1"]}
+    for other in ("temperature 2+", "temperature 1+, 9-16 at a time", "chats"):
+        assert limits_body(replace(part, part=other)) is None
     no_k = replace(off, action=Action.LOWER_K)
     assert limits_body(no_k) is None
     assert loads_of("5-8 at a time, 1 at a time") == ((1, 1), (5, 8))
@@ -226,9 +231,10 @@ def test_our_server_takes_what_it_is_told() -> None:
         (off, [0, 0, 0, 0, 0]),
         (replace(off, action=Action.LOWER_K, k=2), [2, 2, 2, 2, 2]),
         (part, [0, 5, 5, 0, 5]),
+        (replace(part, part="temperature 1+"), [5, 5, 5, 5, 5]),
     ):
         limits = limits_of(DraftLimits.model_validate(limits_body(deed)), Speculation("ngram"))
-        ks = [next(min(5, k) for first, last, k in limits if first <= n <= last)
+        ks = [next((min(5, k) for first, last, k in limits if first <= n <= last), 5)
               for n in (1, 2, 8, 9, 17)]  # fmt: skip
         assert ks == lengths
     assert limits_of(DraftLimits.model_validate({"max_k": None}), Speculation("ngram")) == ()
@@ -246,6 +252,13 @@ def test_limits_that_are_there_are_never_lifted() -> None:
     assert limits_body(replace(part, limits=ServerLimits())) == {
         "schedule": [[1, 64], [5, 0], [13, 64]]
     }
+    hot = replace(part, part="temperature 1+", limits=replace(before, temperatures=("0.7-1",)))
+    assert limits_body(hot) == {
+        "schedule": [[1, 5], [9, 2]], "temperatures": ["0.7-1", "1+"],
+    }  # fmt: skip
+    assert limits_body(replace(hot, action=Action.TURN_OFF)) == {
+        "max_k": 0, "temperatures": ["0.7-1"],
+    }  # fmt: skip
     assert before.body() == {"schedule": [[1, 5], [9, 2]]}
     assert ServerLimits(((1, 3),)).body() == {"max_k": 3}
     assert ServerLimits().body() == {"max_k": None}
@@ -254,7 +267,9 @@ def test_limits_that_are_there_are_never_lifted() -> None:
 @pytest.mark.parametrize(("share", "while_off"), [(0.0, 0.01), (0.005, 0.01), (0.02, 0.02)])
 def test_what_is_turned_off_is_still_tried(share: float, while_off: float) -> None:
     """As often as before or more, and afterwards as often as before."""
-    off = Deed("a", Action.TURN_OFF, None, "", 0.0).with_limits(ServerLimits((), share))
+    off = Deed("a", Action.TURN_OFF, None, "", 0.0).with_limits(
+        ServerLimits((), canary_share=share)
+    )
     assert limits_body(off) == {"max_k": 0, "canary_share": while_off}
     part = replace(off, action=Action.TURN_OFF_FOR, part="9-16 at a time")
     assert limits_body(part) == {
@@ -267,7 +282,7 @@ def test_what_is_turned_off_is_still_tried(share: float, while_off: float) -> No
 
 
 ON = Action.TURN_ON
-BEFORE = ServerLimits(((1, 3),), 0.0)
+BEFORE = ServerLimits(((1, 3),), canary_share=0.0)
 
 
 def helped(action: Action, part: str = "") -> Deed:
@@ -281,7 +296,7 @@ def test_what_we_turned_off_is_turned_on_again(part: str) -> None:
     deed = deed_of(Deeds().with_deed(off), advice(ON, part=part), 9999.0)
     assert deed is not None
     assert deed.words == ("TURN ON FOR 9-16 at a time" if part else "TURN ON")
-    assert limits_body(deed.with_limits(ServerLimits(((1, 0),), 0.01))) == {
+    assert limits_body(deed.with_limits(ServerLimits(((1, 0),), canary_share=0.01))) == {
         "max_k": 3, "canary_share": 0.0,
     }  # fmt: skip
     on = Deeds().with_deed(replace(deed, state=DeedState.HELPED))
@@ -295,7 +310,9 @@ def test_two_parts_are_turned_on_together() -> None:
     deeds = Deeds().with_deed(helped(Action.TURN_OFF_FOR, "9-16 at a time"))
     more = deed_of(deeds, advice(Action.TURN_OFF_FOR, part="1 at a time, 9-16 at a time"), 9.0)
     assert more is not None
-    more = replace(more, state=DeedState.HELPED).with_limits(ServerLimits(((1, 64), (9, 0)), 0.01))
+    more = replace(more, state=DeedState.HELPED).with_limits(
+        ServerLimits(((1, 64), (9, 0)), canary_share=0.01)
+    )
     on = deed_of(deeds.with_deed(more), advice(ON, part="1 at a time"), 99.0)
     assert on is not None
     assert on.wanted_limits() == BEFORE

@@ -214,9 +214,12 @@ def test_a_part_that_is_off_and_would_pay_is_turned_on() -> None:
     assert standing is not None
     assert standing.words == "TURN ON FOR 9-16 at a time"
     assert standing.lost_tokens_per_hour == pytest.approx(3600 * 100 * 0.5 * 0.2)
-    unclear = wanted_of(seen(1.2, parts=(replace(pays, low=0.9), others)))
-    assert unclear is not None
-    assert unclear.action is Action.KEEP
+    unclear = seen(1.2, parts=(replace(pays, low=0.9), others))
+    off_for = follow([seen(1.2, parts=(off, others))] * 10)[-1]
+    assert changes_of(follow([unclear] * 400, off_for)) == [(0.0, "TURN OFF FOR 9-16 at a time")]
+    nobody_advised = wanted_of(unclear)
+    assert nobody_advised is not None
+    assert nobody_advised.action is Action.KEEP
 
 
 def test_parts_that_stand_together_stay_together() -> None:
@@ -228,3 +231,36 @@ def test_parts_that_stand_together_stay_together() -> None:
     wanted = wanted_of(seen(1.2, parts=(parts[2], parts[1], parts[0], pays)), standing)
     assert wanted is not None
     assert wanted.part == standing.part
+
+
+def test_temperatures_that_lose_are_turned_off_where_others_gain() -> None:
+    hot = replace(benefit(0.8, part="temperature 1+"), share=0.5)
+    cold = replace(benefit(1.5, part="temperature 0"), share=0.9)
+    standing = follow([seen(1.1, parts=(hot, cold))] * 10)[-1].standing
+    assert standing is not None
+    assert standing.words == "TURN OFF FOR temperature 1+"
+    assert standing.lost_tokens_per_hour == pytest.approx(3600 * 100 * 0.5 * 0.25)
+    assert wanted_of(seen(1.1, parts=(replace(hot, high=1.1), cold))) == wanted_of(seen(1.1))
+    tried = replace(hot, estimate=1.2, low=1.1, high=1.3, is_stopped=True)
+    back = wanted_of(seen(1.1, parts=(tried, cold)), standing)
+    assert back is not None
+    assert (back.action, back.part) == (Action.TURN_ON, "temperature 1+")
+
+
+def test_loads_and_temperatures_are_not_mixed_and_do_not_alternate() -> None:
+    loads = (
+        replace(benefit(0.9, part="9-16 at a time"), share=0.2),
+        replace(benefit(1.4, part="1 at a time"), share=0.8),
+    )
+    bands = (
+        replace(benefit(0.7, part="temperature 1+"), share=0.5),
+        replace(benefit(1.4, part="temperature 0"), share=0.9),
+    )
+    assert wanted_of(seen(1.1, parts=(*loads, bands[0]))) == wanted_of(seen(1.1, parts=loads))
+    wanted = wanted_of(seen(1.1, parts=(*loads, *bands)))
+    assert wanted is not None
+    assert wanted.part == "temperature 1+"  # it gains more
+    standing = follow([seen(1.1, parts=loads)] * 10)[-1].standing
+    kept = wanted_of(seen(1.1, parts=(*loads, *bands)), standing)
+    assert kept is not None
+    assert kept.part == "9-16 at a time"

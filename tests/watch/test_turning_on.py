@@ -15,7 +15,7 @@ from outdraft.watch.watch import Watch
 from tests.watch.servers import PlantedServer
 from tests.watch.test_watch import ACTS, RULES, Room, a_watch
 
-BEFORE = ServerLimits((), 0.01)
+BEFORE = ServerLimits((), canary_share=0.01)
 
 
 def ours(speedup: float, **more: object) -> PlantedServer:
@@ -169,3 +169,32 @@ def test_the_dwell_time_holds_for_turning_on_too() -> None:
     room.watch_for(watch, 3600, obeying(room))
     on = next(each.notice for each in watch.told if each.notice.text.startswith("TURN ON:"))
     assert on.at - turned >= 900.0
+
+
+def test_a_band_of_temperatures_goes_off_and_comes_back() -> None:
+    server = ours(1.2, bands={"0": 1.5, "1+": 0.8})
+    room = Room({"a": server})
+    watch = a_watch(room, ACTS)
+
+    def act(watch: Watch) -> None:
+        while watch.wanted:
+            deed = watch.wanted.pop(0)
+            if deed.state is DeedState.ASKED:
+                deed = deed.with_limits(BEFORE)
+            wanted = deed.wanted_limits()
+            assert wanted is not None
+            server.off_bands = set(wanted.temperatures)
+            watch.done(deed, "", room.now)
+
+    room.watch_for(watch, 2400, act)
+    off = "TURN OFF FOR temperature 1+"
+    assert texts(watch) == [off, f"{off} is done", f"{off} helped"]
+    assert server.off_bands == {"1+"}
+    room.watch_for(watch, 2 * 3600, act)
+    assert len(texts(watch)) == 3
+    server.bands["1+"] = 1.3
+    room.watch_for(watch, 2400, act)
+    on = "TURN ON FOR temperature 1+"
+    assert texts(watch)[3:] == [on, f"{on} is done", f"{on} helped"]
+    assert server.off_bands == set()
+    assert texts(watch, "advice") == [off, on, "KEEP"]

@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from outdraft.acceptance import Acceptance
 from outdraft.engine.costs import measure_step_costs
-from outdraft.engine.draft_lengths import NO_LIMITS, Limits, draft_lengths
+from outdraft.engine.draft_lengths import NO_LIMITS, Limits, Temperatures, draft_lengths
 from outdraft.engine.loading import LoadedModel
 from outdraft.engine.logprobs import score_prompt, token_logprobs
 from outdraft.engine.outputs import Generation, StepResult, Update
@@ -178,9 +178,9 @@ class Engine:
             raise OptionError(f"k must not be negative, got {k}")
 
     @torch.inference_mode()
-    def step(self, *, inverted: bool = False) -> StepResult:
+    def step(self, *, inverted: Temperatures | None = None) -> StepResult:
         """Computes one batch: what it added to each choice, and what it did. `inverted`, as a
-        canary asks for it: without drafts, or with them where limits keep them away."""
+        canary asks for it: texts without drafts, or with them where limits keep them away."""
         step = self.scheduler.schedule()
         if not step.segments:
             return StepResult([], None)
@@ -188,12 +188,10 @@ class Engine:
         for segment in step.segments:
             generation = self._live[segment.sequence.id].generation
             generation.started_ns = generation.started_ns or started_ns
-        num_running, limits = self.scheduler.num_running, self.limits
-        is_stopped = limits.stops(self.speculation, num_running)
+        limits, loaded = self.limits, (self.speculation, self.scheduler.num_running)
         lengths: list[int] = []
-        if self._proposer is not None and (is_stopped or not inverted):
-            limits = limits.lifted(num_running) if inverted else limits
-            lengths = draft_lengths(self.speculation, limits, step.segments, num_running)
+        if self._proposer is not None:
+            lengths = draft_lengths(*loaded, limits, step.segments, inverted)
         draft_probs = self._propose(step, lengths)
         result = self._runner.run(step.runs())
         for segment, logits in step.prompt_logits(result.logits):
@@ -221,8 +219,11 @@ class Engine:
         self.scheduler.finish(step)
         num_emitted = sum(len(update.tokens) for update in updates)
         seconds = (time.perf_counter_ns() - started_ns) / 1e9
-        max_k = max(lengths, default=0)
-        return StepResult(updates, step.stats(num_emitted, max_k, seconds, is_stopped=is_stopped))
+        stats = step.stats(num_emitted, max(lengths, default=0), seconds)
+        stopped = limits.stopped(*loaded, stats.temperatures)
+        return StepResult(
+            updates, replace(stats, is_stopped=limits.stops(*loaded), stopped=stopped)
+        )
 
     def _propose(self, step: Step, lengths: Seq[int]) -> Tensor | None:
         """Attaches drafts of at most these lengths (none: no drafts) to the step; returns their

@@ -45,6 +45,8 @@ class StepStats:
     max_k: int  # the longest draft that any of its sequences could have got
     seconds: float
     is_stopped: bool = False  # at this load only an operator's limits keep drafts away
+    temperatures: tuple[float, ...] = ()  # of each sequence in a round
+    stopped: tuple[bool, ...] = ()  # whether limits alone keep drafts from it, by load or its own
 
     @property
     def is_decoding(self) -> bool:

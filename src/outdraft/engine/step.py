@@ -146,10 +146,9 @@ class Step:
             row += segment.num_computed
         return observations
 
-    def stats(
-        self, num_emitted: int, max_k: int, seconds: float, *, is_stopped: bool = False
-    ) -> StepStats:
-        draft_lengths = [len(segment.drafts) for segment in self.drawing if segment.is_round]
+    def stats(self, num_emitted: int, max_k: int, seconds: float) -> StepStats:
+        rounds = [segment for segment in self.drawing if segment.is_round]
+        draft_lengths = [len(segment.drafts) for segment in rounds]
         num_tokens = sum(segment.num_computed for segment in self.segments)
         return StepStats(
             num_sequences=len(self.segments),
@@ -160,5 +159,5 @@ class Step:
             num_decoded=num_emitted - (len(self.drawing) - len(draft_lengths)),
             max_k=max_k,
             seconds=seconds,
-            is_stopped=is_stopped,
+            temperatures=tuple(segment.sequence.params.temperature for segment in rounds),
         )

@@ -74,6 +74,8 @@ START_TIME = "process_start_time_seconds"
 REQUEST_ACCEPTANCE = "outdraft:request_acceptance_rate"
 SLICE_TOKENS = "outdraft:decode_tokens_total"
 SLICE_SECONDS = "outdraft:decode_seconds_total"
+BAND_TOKENS = "outdraft:decode_tokens_by_temperature_total"
+BAND_SECONDS = "outdraft:decode_seconds_by_temperature_total"
 # A page has them once for every engine in the server. They cannot be added up: the highest counts.
 NOT_ADDED = frozenset(
     {
@@ -115,6 +117,8 @@ NAMES = frozenset(
         START_TIME,
         SLICE_TOKENS,
         SLICE_SECONDS,
+        BAND_TOKENS,
+        BAND_SECONDS,
         "vllm:request_generation_tokens_count",
         ONE_TOKEN,
         "sglang:spec_verify_calls_total",

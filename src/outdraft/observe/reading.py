@@ -13,6 +13,8 @@ from outdraft.acceptance import Acceptance
 from outdraft.observe.counters import engine_of, read_acceptance, read_gauges
 from outdraft.observe.histogram import Histogram
 from outdraft.observe.names import (
+    BAND_SECONDS,
+    BAND_TOKENS,
     COUNTERS,
     HISTOGRAMS,
     NAMES,
@@ -30,9 +32,10 @@ Slices = Mapping[tuple[str, str], tuple[float, float]]
 # Counters that mean nothing beside the tokens of servers that do not have them.
 _OF_ALL = ("num_requests", "num_first_tokens", "num_steps")
 _SHARES = ("kv_cache_usage", "prefix_hit_rate")  # gauges that several servers do not add up to
-_SLICE_LABEL = re.compile(r'(side|running)="([^"]*)"')
+_SLICE_LABEL = re.compile(r'(side|running|temperature)="([^"]*)"')
+TEMPERATURE = "temperature "  # so begins the part of slices that are by temperature, not by load
 # Of what a page may make as much as it likes; a history keeps it many times.
-_MAX_POSITIONS, _MAX_BANDS, _MAX_SLICES, _MAX_BOUNDS = 64, 16, 64, 256
+_MAX_POSITIONS, _MAX_BANDS, _MAX_SLICES, _MAX_BOUNDS = 64, 16, 96, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,8 @@ class Reading:
     version: str | None = None  # on no page: asked now and then
     # Shares accepted of a request's draft tokens, by its band of temperatures.
     acceptance_shares: Mapping[str, Histogram] = field(default_factory=dict)
-    # (side, running) → tokens and seconds of decoding steps, with and without speculation.
+    # (side, running texts, or temperature …) → tokens and seconds of decoding steps, with and
+    # without speculation.
     slices: Slices = field(default_factory=dict)
     is_stopped: bool = False  # it could draft, and an operator turned that off while it runs
 
@@ -231,17 +235,19 @@ def _shares(page: Page) -> dict[str, Histogram]:
 
 
 def _slices(page: Page) -> dict[tuple[str, str], tuple[float, float]]:
-    tokens, seconds = (_by_side(page, name) for name in (SLICE_TOKENS, SLICE_SECONDS))
+    tokens = _by_side(page, SLICE_TOKENS, "running") | _by_side(page, BAND_TOKENS, "temperature")
+    seconds = _by_side(page, SLICE_SECONDS, "running") | _by_side(page, BAND_SECONDS, "temperature")
     both = sorted(tokens.keys() & seconds.keys())[:_MAX_SLICES]
     return {part: (tokens[part], seconds[part]) for part in both}
 
 
-def _by_side(page: Page, name: str) -> dict[tuple[str, str], float]:
+def _by_side(page: Page, name: str, by: str) -> dict[tuple[str, str], float]:
     found: dict[tuple[str, str], float] = {}
+    prefix = TEMPERATURE if by == "temperature" else ""
     for key, value in page.items():
         if key.startswith(f"{name}{{"):
             labels = dict(_SLICE_LABEL.findall(key))
-            found[labels.get("side", ""), labels.get("running", "")] = value
+            found[labels.get("side", ""), prefix + labels.get(by, "")] = value
     return found
 
 

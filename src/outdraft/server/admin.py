@@ -7,16 +7,24 @@ makes a draft longer.
 from itertools import pairwise
 from typing import Any
 
+from outdraft.engine.draft_lengths import Limits
 from outdraft.engine.engine import Engine
 from outdraft.server.protocol import DraftLimits
 from outdraft.server.refusal import Refusal
 from outdraft.speculation import MAX_K, Schedule, Speculation
+from outdraft.workload.temperatures import BANDS, band_limits
 
 MAX_RUNNING = 1 << 20
 
 
+def with_limits(body: DraftLimits, speculation: Speculation, limits: Limits) -> Limits:
+    """As the engine takes them, after others."""
+    bands = tuple(band_limits(band) for band in dict.fromkeys(body.temperatures))
+    return limits.followed_by(limits_of(body, speculation), bands)
+
+
 def limits_of(body: DraftLimits, speculation: Speculation) -> Schedule:
-    """As the engine takes them; empty where they are taken back."""
+    """By running texts; empty where they are taken back."""
     if speculation.is_off:
         raise Refusal(400, "this server runs without speculation", param="body")
     if len(body.model_fields_set & {"max_k", "schedule"}) != 1:
@@ -43,5 +51,6 @@ def shown(engine: Engine, canary_share: float) -> dict[str, Any]:
         "schedule": [list(entry) for entry in speculation.schedule],
         "limits": [[start, k] for start, _, k in limits],
         "max_k": limits[0][2] if len(limits) == 1 else None,
+        "temperatures": [band for band in BANDS if band_limits(band) in engine.limits.temperatures],
         "canary_share": canary_share,
     }

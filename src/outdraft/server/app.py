@@ -152,7 +152,7 @@ def create_app(service: Service, *, api_key: str | None, admin_key: str | None =
         @app.post("/admin/speculation")
         async def set_limits(body: protocol.DraftLimits) -> dict[str, Any]:
             service.check_open()
-            engine.limits = engine.limits.followed_by(admin.limits_of(body, engine.speculation))
+            engine.limits = admin.with_limits(body, engine.speculation, engine.limits)
             service.loop.renew_canary(body.canary_share)
             return admin.shown(engine, service.loop.canary_share)
 

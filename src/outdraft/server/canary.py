@@ -2,10 +2,13 @@
 
 What a plain server would need cannot be seen from one request without drafts: it shares its steps
 with the verification of others. So in a slice nobody gets drafts, for a few steps. Where an
-operator turned drafts off it is the other way round: in a slice texts get drafts. A slice begins
-at a step of a request that is drawn: by a hash, so it depends on nothing that the texts or the load
-do. Slices together take at most a given share of the seconds of decoding, from the first slice on:
-one may begin only when there is room for all of its steps.
+operator turned drafts off it is the other way round: in a slice texts get drafts. Where texts of
+several temperatures are written, every third slice is for those of one band of temperatures alone,
+others go on: what drafts for these are worth to all who share their steps.
+
+A slice begins at a step of a request that is drawn: by a hash, so it depends on nothing that the
+texts or the load do. Slices together take at most a given share of the seconds of decoding, from
+the first slice on: one may begin only when there is room for all of its steps.
 
 Under the coupled rule no text changes by this, and under the rejection rule no distribution.
 """
@@ -13,11 +16,14 @@ Under the coupled rule no text changes by this, and under the rejection rule no 
 from hashlib import blake2b
 
 from outdraft.engine.outputs import StepStats, Update
+from outdraft.workload.temperatures import temperature_band
 
 _STEPS = 3  # of a slice; the first one counts for nothing (`sides.py`)
 _LONGEST_S = 1.0
 _CHANCE = 1 / 32  # that a step of a request begins a slice, where there is room for one
 _LATELY = 0.05  # weight of the last step
+_OF_A_BAND = 1 / 3  # of the slices
+_BAND_STEPS = 4096  # without a text of a band, after which it is not drawn any more
 
 
 class Canary:
@@ -31,6 +37,8 @@ class Canary:
         self._slices_s = 0.0
         self._step_s = 0.0  # of a step outside of slices, on average lately
         self._owner: str | None = None  # the request whose slice it is
+        self._band = ""
+        self._bands: dict[str, int] = {}  # of temperatures → the step in which one was seen last
         self._num_left = 0
         self._left_s = 0.0
 
@@ -47,25 +55,43 @@ class Canary:
     def in_slice(self) -> bool:
         return self._owner is not None
 
+    @property
+    def band(self) -> str:
+        """Of temperatures, that the slice is for; empty: for everybody."""
+        return self._band if self.in_slice else ""
+
     def observe(self, stats: StepStats, updates: list[Update]) -> None:
         if not self._share:
             return
         self._num_seen += 1
         if stats.draft_lengths:
             self._decoding_s += stats.seconds
+        self._bands |= {temperature_band(each): self._num_seen for each in stats.temperatures}
         if self._owner is not None:
             self._go_on(stats, updates)
-        elif stats.is_decoding and (stats.max_k or stats.is_stopped) and updates:
+        elif stats.is_decoding and (stats.max_k or any(stats.stopped)) and updates:
             self._step_s += (stats.seconds - self._step_s) * (_LATELY if self._step_s else 1.0)
-            self._begin(updates)
+            self._begin(stats, updates)
 
-    def _begin(self, updates: list[Update]) -> None:
+    def _begin(self, stats: StepStats, updates: list[Update]) -> None:
         needed_s = min(self._num_steps * self._step_s, _LONGEST_S)
         going_on = [each.request_id for each in updates if each.finish_reason is None]
         if not going_on or self._slices_s + needed_s > self._share * self._decoding_s:
             return
-        if is_drawn(going_on[0], self._num_seen, self._chance):
+        first, second = draws(going_on[0], self._num_seen)
+        if first < self._chance:
             self._owner, self._num_left, self._left_s = going_on[0], self._num_steps, _LONGEST_S
+            self._band = "" if stats.is_stopped else self._drawn_band(stats, second)
+
+    def _drawn_band(self, stats: StepStats, draw: float) -> str:
+        """Every band has the same chance in every step that it is in, whichever others are: else
+        slices of a band would not be like its other steps."""
+        lately = self._num_seen - _BAND_STEPS
+        bands = sorted(band for band, seen in self._bands.items() if seen > lately)
+        if len(bands) < 2 or draw >= _OF_A_BAND:
+            return ""
+        band = bands[int(draw / _OF_A_BAND * len(bands))]
+        return band if band in map(temperature_band, stats.temperatures) else ""
 
     def _go_on(self, stats: StepStats, updates: list[Update]) -> None:
         """The slice ends after its steps, with its request, and when a prompt comes, whose time
@@ -79,7 +105,7 @@ class Canary:
             self._owner = None
 
 
-def is_drawn(request_id: str, num_step: int, chance: float) -> bool:
-    """The same for the same request and step, and as good as random over them."""
-    digest = blake2b(f"{request_id} {num_step}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest) < chance * 2**64
+def draws(request_id: str, num_step: int) -> tuple[float, float]:
+    """From 0 to 1, the same for the same request and step, and as good as random over them."""
+    digest = blake2b(f"{request_id} {num_step}".encode(), digest_size=16).digest()
+    return int.from_bytes(digest[:8]) / 2**64, int.from_bytes(digest[8:]) / 2**64

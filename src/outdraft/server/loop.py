@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
+from outdraft.engine.draft_lengths import EVERYBODY
 from outdraft.engine.engine import Engine
 from outdraft.engine.outputs import StepResult, Update
 from outdraft.engine.sequence import SamplingParams
@@ -24,6 +25,7 @@ from outdraft.server.canary import Canary
 from outdraft.server.engine_thread import EngineThread
 from outdraft.server.metrics import Metrics
 from outdraft.server.refusal import Refusal, shutting_down
+from outdraft.workload.temperatures import band_limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,11 +242,12 @@ class EngineLoop:
 
     def _step(self) -> StepResult:
         canary = self._canary  # the event loop may put another one there
-        in_slice = canary.in_slice
-        step = self._engine.step(inverted=in_slice)
+        in_slice, band = canary.in_slice, canary.band
+        whom = band_limits(band) if band else EVERYBODY
+        step = self._engine.step(inverted=whom if in_slice else None)
         if step.stats is not None:
             canary.observe(step.stats, step.updates)
-            self._metrics.observe_step(step.stats, step.updates, in_slice=in_slice)
+            self._metrics.observe_step(step.stats, step.updates, in_slice=in_slice, band=band)
         return step
 
     def _forget(self, events: asyncio.AbstractEventLoop) -> None:

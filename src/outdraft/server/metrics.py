@@ -67,10 +67,15 @@ class Metrics(Collector):
         return generate_latest(self._registry)
 
     def observe_step(
-        self, stats: StepStats, updates: Sequence[Update], *, in_slice: bool = False
+        self,
+        stats: StepStats,
+        updates: Sequence[Update],
+        *,
+        in_slice: bool = False,
+        band: str = "",
     ) -> None:
-        """`in_slice`: it was one of the canary's."""
-        self._sides.observe(stats, in_slice=in_slice)
+        """`in_slice`: it was one of the canary's, for a band of temperatures or for everybody."""
+        self._sides.observe(stats, in_slice=in_slice, band=band)
         self._num_prompt_tokens += stats.num_prompt_tokens
         self._num_emitted += stats.num_emitted
         self._rounds.update(stats.draft_lengths)
@@ -131,8 +136,10 @@ class Metrics(Collector):
             "vllm:prefix_cache_hits": hits,
             "vllm:request_success": self._finished,
             "outdraft:step_seconds": self._costs.measured,
-            "outdraft:decode_seconds": self._sides.seconds.copy(),
-            "outdraft:decode_tokens": self._sides.tokens.copy(),
+            "outdraft:decode_seconds": self._sides.by_load.seconds.copy(),
+            "outdraft:decode_tokens": self._sides.by_load.tokens.copy(),
+            "outdraft:decode_seconds_by_temperature": self._sides.by_temperature.seconds.copy(),
+            "outdraft:decode_tokens_by_temperature": self._sides.by_temperature.tokens.copy(),
         }
         if not self._engine.speculation.is_off:
             values |= self._speculation()

@@ -4,6 +4,7 @@ Every bound is declared here, so that the OpenAPI page, the check and the error 
 fields are refused by name: a misspelled setting must not be ignored silently.
 """
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
@@ -12,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from outdraft.engine.sequence import MAX_BIAS, MAX_CHOICES, MAX_LOGPROBS, MAX_STOP_STRINGS
 from outdraft.server.options import MAX_CANARY_SHARE
 from outdraft.speculation import MAX_K
+from outdraft.workload.temperatures import BANDS
 
 MAX_PROMPTS = 128  # in one request
 MAX_MESSAGES = 1024
@@ -32,6 +34,7 @@ _StopStrings = Annotated[list[_StopString], Field(max_length=MAX_STOP_STRINGS)]
 _Bias = Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)]
 _TokenKey = Annotated[str, Field(pattern=r"^[0-9]{1,10}$")]
 _Limit = Annotated[list[int], Field(min_length=2, max_length=2, fail_fast=True)]
+_Band = Annotated[str, Field(pattern=f"^({'|'.join(map(re.escape, BANDS))})$")]
 _Empty = Annotated[list[Any], Field(max_length=0)]
 
 
@@ -77,13 +80,14 @@ class SpeculationOverride(_Strict):
 
 class DraftLimits(_Strict):
     """What an operator allows while the server runs: `max_k`, or `schedule`, [from so many running
-    texts on, k] in ascending order. `{"max_k": null}` takes it back. `canary_share` holds as long
-    as they do; without it the server's own does."""
+    texts on, k] in ascending order. `{"max_k": null}` takes it back. `temperatures` are bands that
+    get no drafts. `canary_share` holds as long as they do; without it the server's own does."""
 
     max_k: int | None = Field(None, ge=0, le=MAX_K)
     schedule: Annotated[list[_Limit], Field(min_length=1, max_length=64, fail_fast=True)] | None = (
         None
     )
+    temperatures: Annotated[list[_Band], Field(max_length=len(BANDS), fail_fast=True)] = []
     canary_share: float | None = Field(None, ge=0, le=MAX_CANARY_SHARE)
 
 

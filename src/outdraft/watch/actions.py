@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from outdraft.observe.reading import Reading
 from outdraft.watch.findings import Action, Advice, Benefit, Source
-from outdraft.watch.limits import ServerLimits, loads_of
+from outdraft.watch.limits import ServerLimits
 
 _BARRED_S = 24 * 3600.0
 _PASSING_S = 600.0
@@ -113,8 +113,7 @@ class Deed:
             return self.on_limits
         if self.action is Action.LOWER_K:
             return None if self.k is None else before.lowered(self.k)
-        loads = loads_of(self.part)
-        return None if loads is None else before.without_drafts(loads)
+        return before.without_drafts(self.part)
 
     def ended(self, problem: str, now: float) -> Deed:
         """After it was done, or taken back, or that went wrong: taking back is tried again."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from outdraft.observe.reading import TEMPERATURE
 from outdraft.watch.findings import Action, Advice, Benefit
 
 DWELL_S = 600.0
@@ -90,9 +91,8 @@ def wanted_of(seen: Seen, standing: Advice | None = None) -> Wanted | None:
     benefit = seen.benefit
     if seen.is_stopped:
         return _wanted_while_stopped(benefit)
-    losing = [part for part in seen.parts if part.is_loss]
-    gaining = [part for part in seen.parts if part.is_gain]
-    if losing and gaining:
+    losing = _losing(seen.parts, standing)
+    if losing:
         worst = min(losing, key=lambda part: part.estimate)
         parts = ", ".join(part.part for part in losing)
         if standing and standing.part and _parts(standing.part) <= {part.part for part in losing}:
@@ -100,12 +100,15 @@ def wanted_of(seen: Seen, standing: Advice | None = None) -> Wanted | None:
         reason = f"{worst.part}: {_times(worst)}; elsewhere it pays"
         meant = [part for part in losing if part.part in _parts(parts)]
         return Wanted(Action.TURN_OFF_FOR, reason, part=parts, gain=_gain_of_parts(meant))
-    back = [part for part in gaining if part.is_stopped]
-    if back and not losing:
+    stopped = [part for part in seen.parts if part.is_stopped]
+    back = [part for part in stopped if part.is_gain]
+    if back and not any(part.is_loss for part in stopped):
         best = max(back, key=lambda part: part.estimate)
         parts = ", ".join(part.part for part in back)
         reason = f"{best.part}: turned off, drafts would make it {_times(best)}"
         return Wanted(Action.TURN_ON, reason, part=parts, gain=_gain_of_parts(back, is_on=True))
+    if standing is not None and any(part.part in _parts(standing.part) for part in stopped):
+        return None  # off, and not clear yet whether it should be on
     if benefit is None or benefit.low is None or benefit.high is None:
         return None
     shorter = _shorter(seen, standing)
@@ -119,6 +122,27 @@ def wanted_of(seen: Seen, standing: Advice | None = None) -> Wanted | None:
     if benefit.is_gain:
         return Wanted(Action.KEEP, _times(benefit), gain=benefit.estimate)
     return None
+
+
+def _losing(parts: Sequence[Benefit], standing: Advice | None) -> list[Benefit]:
+    """Parts of one kind, loads or temperatures, that lose while others gain. Where both kinds have
+    such: the one that stands, else the one that gains more."""
+    of_kind = {
+        kind: [part for part in parts if part.part.startswith(TEMPERATURE) == kind]
+        for kind in (False, True)
+    }
+    found = {
+        kind: [part for part in each if part.is_loss]
+        for kind, each in of_kind.items()
+        if any(part.is_gain for part in each) and any(part.is_loss for part in each)
+    }
+    if not found:
+        return []
+    if standing is not None and standing.action is Action.TURN_OFF_FOR:
+        kept = standing.part.startswith(TEMPERATURE)
+        if kept in found:
+            return found[kept]
+    return max(found.values(), key=lambda each: _gain_of_parts(each) or 0.0)
 
 
 def _wanted_while_stopped(benefit: Benefit | None) -> Wanted | None:

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from outdraft.observe.reading import TEMPERATURE
 from outdraft.speculation import MAX_K
+from outdraft.workload.temperatures import BANDS
 
 # Of the decoding time, in which a server that was turned off still drafts: else nobody would ever
 # see that it pays again.
@@ -23,6 +25,7 @@ ByLoad = tuple[tuple[int, int], ...]  # (from so many running texts on, k); () i
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
     by_load: ByLoad = ()
+    temperatures: tuple[str, ...] = ()  # bands that get no drafts
     canary_share: float | None = None  # None: the server does not say
 
     @classmethod
@@ -30,37 +33,52 @@ class ServerLimits:
         """As a state has them; an earlier version kept loads alone."""
         if not isinstance(data, Mapping):
             data = {"by_load": data}
-        return cls(**{**data, "by_load": tuple((at, k) for at, k in data["by_load"])})
+        by_load = tuple((at, k) for at, k in data["by_load"])
+        temperatures = tuple(data.get("temperatures", ()))
+        return cls(**{**data, "by_load": by_load, "temperatures": temperatures})
 
     @classmethod
     def shown(cls, answer: Mapping[str, Any]) -> ServerLimits:
         """As the server shows them. LookupError, TypeError or ValueError where it does not."""
         share = answer.get("canary_share")
         by_load = tuple((int(start), int(k)) for start, k in answer["limits"])
-        return cls(by_load, None if share is None else float(share))
+        temperatures = tuple(map(str, answer.get("temperatures", ())))
+        return cls(by_load, temperatures, None if share is None else float(share))
 
     def body(self) -> dict[str, Any]:
         """Sets exactly these."""
-        share = {} if self.canary_share is None else {"canary_share": self.canary_share}
+        more: dict[str, Any] = {}
+        if self.temperatures:
+            more["temperatures"] = list(self.temperatures)
+        if self.canary_share is not None:
+            more["canary_share"] = self.canary_share
         if len(self.by_load) <= 1:
-            return {"max_k": self.by_load[0][1] if self.by_load else None, **share}
-        return {"schedule": [list(each) for each in self.by_load], **share}
+            return {"max_k": self.by_load[0][1] if self.by_load else None, **more}
+        return {"schedule": [list(each) for each in self.by_load], **more}
 
     def lowered(self, k: int) -> ServerLimits:
         return replace(self, by_load=_lower(self.by_load, ((1, k),)))
 
-    def without_drafts(self, loads: tuple[tuple[int, int], ...]) -> ServerLimits:
-        """At these loads, (from, to)."""
+    def without_drafts(self, part: str) -> ServerLimits | None:
+        """For a part of the traffic; None where our server has no words for it."""
+        if (bands := temperatures_of(part)) is not None:
+            more = tuple(band for band in bands if band not in self.temperatures)
+            return replace(
+                self,
+                temperatures=(*self.temperatures, *more),
+                canary_share=self._share_while_off(),
+            )
+        if (loads := loads_of(part)) is None:
+            return None
         ks = {1: MAX_K}
         for first, last in loads:
             ks[first] = 0
             ks.setdefault(last + 1, MAX_K)
-        return ServerLimits(
-            _lower(self.by_load, tuple(sorted(ks.items()))), self._share_while_off()
-        )
+        by_load = _lower(self.by_load, tuple(sorted(ks.items())))
+        return replace(self, by_load=by_load, canary_share=self._share_while_off())
 
     def turned_off(self) -> ServerLimits:
-        return ServerLimits(((1, 0),), self._share_while_off())
+        return replace(self, by_load=((1, 0),), canary_share=self._share_while_off())
 
     def _share_while_off(self) -> float | None:
         return None if self.canary_share is None else max(self.canary_share, _CANARY_SHARE)
@@ -76,6 +94,13 @@ def loads_of(part: str) -> tuple[tuple[int, int], ...] | None:
         first = int(matched[1])
         found.append((first, int(matched[2]) if matched[2] else first))
     return tuple(sorted(found))
+
+
+def temperatures_of(part: str) -> tuple[str, ...] | None:
+    """Bands of temperatures in words → their names; None where a part is no such band."""
+    found = [each.removeprefix(TEMPERATURE) for each in part.split(", ")]
+    is_all = all(each.startswith(TEMPERATURE) for each in part.split(", "))
+    return tuple(found) if is_all and set(found) <= set(BANDS) else None
 
 
 def _lower(one: ByLoad, other: ByLoad) -> ByLoad:

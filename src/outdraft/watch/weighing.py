@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from outdraft.observe.counters import read_step_seconds
 from outdraft.observe.reading import Growth
-from outdraft.watch.benefit.canary import canary_by_load
+from outdraft.watch.benefit.canary import canary_by_part
 from outdraft.watch.benefit.choose import choose, every_benefit
 from outdraft.watch.benefit.control import control_by_load
 from outdraft.watch.benefit.costs import Costs, benefit_at_k
@@ -25,7 +25,7 @@ _MANY_MINUTES = 8
 @dataclass(frozen=True, slots=True)
 class Worth:
     benefit: Benefit | None = None
-    parts: tuple[Benefit, ...] = ()  # by load
+    parts: tuple[Benefit, ...] = ()  # by load, and by temperature
     by_k: Mapping[int, Benefit] = field(default_factory=dict)
 
 
@@ -118,12 +118,12 @@ def _of_stretch(
 ) -> Worth:
     own, others = _stretches(speculating, since), _stretches(plain, since)
     benefit = choose(every_benefit(own, others, costs))
-    by_load: Mapping[Source, Callable[[], tuple[Benefit, ...]]] = {
+    by_part: Mapping[Source, Callable[[], tuple[Benefit, ...]]] = {
         Source.CONTROL: lambda: control_by_load(own, others),
-        Source.CANARY: lambda: canary_by_load(own),
+        Source.CANARY: lambda: canary_by_part(own),
         Source.COSTS: tuple,
     }
-    parts = () if benefit is None else by_load[benefit.source]()
+    parts = () if benefit is None else by_part[benefit.source]()
     return Worth(benefit, parts, {} if costs is None else benefit_at_k(costs, own))
 
 

@@ -9,11 +9,18 @@ from outdraft.errors import OptionError
 MAX_TEMPERATURE = 10.0
 
 # Bands by which traffic is split, with their upper ends: drafts fail most at high temperatures.
-_BANDS = ((0.0, "0"), (0.3, "0-0.3"), (0.7, "0.3-0.7"), (1.0, "0.7-1"))
+_BANDS = ((0.0, "0"), (0.3, "0-0.3"), (0.7, "0.3-0.7"), (1.0, "0.7-1"), (math.inf, "1+"))
+BANDS = tuple(name for _, name in _BANDS)
 
 
 def temperature_band(temperature: float) -> str:
-    return next((name for top, name in _BANDS if temperature <= top), "1+")
+    return next((name for top, name in _BANDS if temperature <= top), BANDS[-1])
+
+
+def band_limits(band: str) -> tuple[float, float]:
+    """Temperatures above the first and up to the second are in the band."""
+    at = BANDS.index(band)
+    return _BANDS[at - 1][0] if at else -math.inf, _BANDS[at][0]
 
 
 def parse_mix(text: str) -> tuple[tuple[float, float], ...]:

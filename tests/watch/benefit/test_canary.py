@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from outdraft.watch.benefit.canary import canary_benefit, canary_by_load
+from outdraft.observe.reading import Growth
+from outdraft.watch.benefit.canary import canary_benefit, canary_by_part
 from outdraft.watch.findings import Benefit, Source
 from tests.watch.benefit.planted import World, constant, growth, score
 
@@ -83,14 +84,14 @@ def test_a_mix_of_loads_does_not_turn_the_sign() -> None:
     found = canary_benefit({"a": rows})
     assert found is not None
     assert (found.estimate, found.is_loss) == (pytest.approx(26 / 32.5), True)
-    by_load = {each.part: each.estimate for each in canary_by_load({"a": rows})}
+    by_load = {each.part: each.estimate for each in canary_by_part({"a": rows})}
     assert by_load == pytest.approx({"1 at a time": 0.8, "9-16 at a time": 0.8})
 
 
 def test_by_load() -> None:
     world = World.made(3)
     rows = world.with_canary(lambda load: 1.6 if load < 5 else 0.6, (1, 8), noise=0.05)
-    found = {each.part: each for each in canary_by_load({"a": rows})}
+    found = {each.part: each for each in canary_by_part({"a": rows})}
     assert found["1 at a time"].is_gain
     assert found["5-8 at a time"].is_loss
 
@@ -107,9 +108,9 @@ def test_a_window_in_which_it_was_turned_off() -> None:
     assert "with drafts" in found.assumes
     assert found.estimate == pytest.approx(1.5, rel=0.1)
     assert found.is_gain
-    parts = {each.part: each.is_stopped for each in canary_by_load({"a": whole})}
+    parts = {each.part: each.is_stopped for each in canary_by_part({"a": whole})}
     assert parts == {"3-4 at a time": False, "5-8 at a time": True}
-    shares = {each.part: each.share for each in canary_by_load({"a": whole})}
+    shares = {each.part: each.share for each in canary_by_part({"a": whole})}
     assert sum(share or 0 for share in shares.values()) == pytest.approx(1)
 
 
@@ -143,3 +144,41 @@ def test_a_few_slices_give_no_interval_and_none_give_nothing() -> None:
 def test_a_plain_server_has_no_canary() -> None:
     rows = [growth(at, 1.0, {}, slices={("plain", "1"): (50.0, 2.0)}) for at in range(30)]
     assert canary_benefit({"a": rows}) is None
+
+
+def of_temperatures(seed: int, hot: float, is_stopped: bool = False) -> list[Growth]:
+    """Texts of two temperatures in the same steps; drafts for the hot ones make all of them `hot`
+    times as fast."""
+    world, rows = World.made(seed), []
+    for each, cold, warm in zip(
+        world.with_canary(constant(1.5), (4,), noise=0.1),
+        world.with_canary(constant(1.4), (4,), noise=0.1),
+        world.with_canary(constant(hot), (4,), noise=0.1, is_stopped=is_stopped),
+        strict=True,
+    ):
+        bands = {
+            (side, f"temperature {band}"): spent
+            for band, of_band in (("0", cold), ("1+", warm))
+            for (side, _), spent in of_band.slices.items()
+        }
+        rows.append(replace(each, slices={**each.slices, **bands}))
+    return rows
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_by_temperature(is_stopped: bool) -> None:
+    rows = of_temperatures(3, 0.7, is_stopped)
+    found = {each.part: each for each in canary_by_part({"a": rows})}
+    assert found.keys() == {"3-4 at a time", "temperature 0", "temperature 1+"}
+    assert found["temperature 0"].is_gain
+    assert found["temperature 1+"].is_loss
+    assert found["temperature 1+"].is_stopped == is_stopped
+    assert found["temperature 1+"].share == pytest.approx(1, abs=0.6)
+    whole = canary_benefit({"a": rows})
+    assert whole is not None
+    assert whole.estimate == pytest.approx(1.5, rel=0.1)  # without what is counted by temperature
+    loads = [
+        {key: each.slices[key] for key in each.slices if "temp" not in key[1]} for each in rows
+    ]
+    alone = [replace(each, slices=only) for each, only in zip(rows, loads, strict=True)]
+    assert canary_benefit({"a": alone}) == whole

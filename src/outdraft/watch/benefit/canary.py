@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from outdraft.observe.reading import Growth
+from outdraft.observe.reading import TEMPERATURE, Growth
 from outdraft.stats.clusters import degrees_of_freedom
 from outdraft.watch.benefit.jackknife import (
     MOST_UNITS,
@@ -46,7 +46,8 @@ _LEAST_SHARE = 0.2  # of the speculating tokens must be in bands that slices wer
 
 
 def canary_benefit(fleet: Mapping[str, Sequence[Growth]], band: str = "") -> Benefit | None:
-    """None where there were no slices; `band` of running texts, empty: all that had slices."""
+    """None where there were no slices; `band` of running texts or of temperatures, empty: all loads
+    that had slices. Of temperatures it is what their drafts give to all texts beside them."""
     cells, is_stopped, growths = _cells(fleet, band)
     if not len(cells):
         return None
@@ -66,7 +67,7 @@ def canary_benefit(fleet: Mapping[str, Sequence[Growth]], band: str = "") -> Ben
             log = corrected(log, logs)
             low, high = bounds(log, (variance_left_out(logs), _freedom(whole, num_units)))
     start, end = min(each.start for each in growths), max(each.end for each in growths)
-    part = f"{band} at a time" if band else ""
+    part = band if not band or band.startswith(TEMPERATURE) else f"{band} at a time"
     is_off_now = _is_stopped(growths, band)
     return Benefit(
         Source.CANARY, math.exp(log), low, high, start, end, _TRIED if is_off_now else _ASSUMES,
@@ -79,7 +80,7 @@ def _is_stopped(growths: Sequence[Growth], band: str) -> bool:
     spent = {SPECULATING: 0.0, STOPPED: 0.0}
     for each in sorted(growths, key=lambda each: each.end, reverse=True):
         for (side, of_band), (_, seconds) in each.slices.items():
-            if side in spent and band in ("", of_band):
+            if side in spent and _is_of(band, of_band):
                 spent[side] += seconds
         if any(spent.values()):
             break
@@ -107,8 +108,9 @@ def _mean_running(growths: Sequence[Growth]) -> float | None:
     return busy / seconds if seconds > 0 else None
 
 
-def canary_by_load(fleet: Mapping[str, Sequence[Growth]]) -> tuple[Benefit, ...]:
-    """Of each band of running texts that had slices."""
+def canary_by_part(fleet: Mapping[str, Sequence[Growth]]) -> tuple[Benefit, ...]:
+    """Of each band of running texts, and each of temperatures, that had slices. The share of a
+    band of temperatures is that of all texts that are written beside one of it."""
     keys = (key for row in fleet.values() for each in row for key in each.slices)
     bands = dict.fromkeys(band for side, band in keys if side in _IN_SLICES)
     tokens: defaultdict[str, float] = defaultdict(float)
@@ -116,13 +118,17 @@ def canary_by_load(fleet: Mapping[str, Sequence[Growth]]) -> tuple[Benefit, ...]
         for each in row:
             for (side, band), (num_tokens, _) in each.slices.items():
                 tokens[band] += num_tokens if side not in _IN_SLICES else 0.0
-    total = sum(tokens.values())
+    total = sum(num_tokens for band, num_tokens in tokens.items() if _is_of("", band))
     found = ((band, canary_benefit(fleet, band)) for band in bands)
     return tuple(
-        replace(each, share=tokens[band] / total if total else None)
+        replace(each, share=min(tokens[band] / total, 1.0) if total else None)
         for band, each in found
         if each is not None
     )
+
+
+def _is_of(wanted: str, band: str) -> bool:
+    return band == wanted if wanted else not band.startswith(TEMPERATURE)
 
 
 def _cells(
@@ -146,7 +152,7 @@ def _cells(
         growths += kept
         for each, unit in zip(kept, equal_parts(weights, count), strict=True):
             for (side, of_band), (tokens, seconds) in each.slices.items():
-                if side in _PLACES and band in ("", of_band):
+                if side in _PLACES and _is_of(band, of_band):
                     is_stopped, place = _PLACES[side]
                     stratum = strata.setdefault((name, of_band, is_stopped), len(strata))
                     rows.append((num_units + unit, stratum, place, tokens, seconds))
@@ -161,7 +167,7 @@ def _slice_seconds(growth: Growth, band: str) -> float:
     return math.fsum(
         seconds
         for (side, of_band), (_, seconds) in growth.slices.items()
-        if side in _IN_SLICES and band in ("", of_band)
+        if side in _IN_SLICES and _is_of(band, of_band)
     )
 
 
