@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -75,6 +76,19 @@ class TestSeveralLoads:
         assert [each["summary"]["num_requests"] for each in found["loads"]] == [16, 16]
         assert found["saturation"]["at"] is None
         assert found["saturation"]["words"] == "keeps up with 80 requests/s, the most sent here"
+
+    def test_as_csv(self, told: Any, tmp_path: Path) -> None:
+        table = tmp_path / "run.csv"
+        with fake_server(Script(ttft_s=0.01, tpot_s=0.001, k=3)) as url:
+            told(url, *SHORT, "--concurrency", "1,2", "--csv", str(table))
+        one, two = csv.DictReader(table.read_text().splitlines())
+        assert (one["load"], one["concurrency"], one["rate"]) == ("concurrency 1", "1", "")
+        assert (one["num_requests"], two["num_errors"], two["valid"]) == ("16", "0", "True")
+        assert float(one["ttft_p50_ms"]) >= 10
+        assert (one["e2e_p99_ms"], one["goodput_per_s"]) == ("", "")
+        assert 0 < float(two["acceptance_rate"]) < 1
+        assert float(two["mean_output_tokens"]) == 12
+        assert float(two["running_requests_max"]) >= 1
 
     def test_notes_name_their_load(self, told: Any) -> None:
         """The 40th request of all fails, which is one of the second load."""

@@ -56,6 +56,7 @@ BENCH_OPTIONS = (
     KEEP_MEMORY,
     Option("--processes", "client processes", default=1, minimum=1),
     replace(shared.OUT, help="write every record to this file as JSON"),
+    Option("--csv", "write a row of figures for each load to this file", metavar="FILE"),
     shared.JSON,
 )  # fmt: skip
 

@@ -49,6 +49,7 @@ class Summary:
     num_lead: int = 0  # requests that brought the server to this load; they are not counted
     plateau_s: float | None = None  # over which requests and tokens a second are; None: all of it
     offered_per_s: float | None = None  # requests a second that were due; None for fewer than two
+    mean_prompt_tokens: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A percentile that the sample is too small for is null."""
@@ -102,12 +103,17 @@ def summarize(
         requests_per_s=len(done) / spent if spent else 0.0,
         tokens_per_s=tokens_per_s(records),
         goodput_per_s=None if met is None or not spent else met / spent,
-        mean_output_tokens=sum(tokens) / len(tokens) if tokens else None,
+        mean_output_tokens=_mean(tokens),
         acceptance=acceptance_of(done, read_acceptance(server_metrics or {})),
         num_lead=sum(map(is_lead, records)),
         plateau_s=None if plateau is None else plateau.seconds,
         offered_per_s=_pace(starts),
+        mean_prompt_tokens=_mean([each.prompt_tokens for each in done if each.prompt_tokens]),
     )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
 
 
 def _pace(due_ns: Sequence[int]) -> float | None:

@@ -35,6 +35,11 @@ def bench_table(summary: Summary, server_metrics: Mapping[str, float]) -> str:
         f"{summary.num_errors} failed · {summary.requests_per_s:.2f} requests/s · "
         f"{summary.tokens_per_s:.1f} tokens/s",
     ]
+    if summary.mean_prompt_tokens and summary.mean_output_tokens:
+        lines.append(
+            f"on average {summary.mean_prompt_tokens:.0f} tokens in a prompt, "
+            f"{summary.mean_output_tokens:.0f} in an answer"
+        )
     if summary.num_lead:
         lines.append(
             f"not counted: {summary.num_lead} requests that brought the server to this load"
