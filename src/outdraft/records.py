@@ -39,6 +39,7 @@ class Record:
     text: str | None = None
     error: str | None = None
     is_warmup: bool = False
+    turn: int = 0  # of its session
 
     @property
     def ok(self) -> bool:

@@ -95,6 +95,54 @@ class TestLengths:
         assert named in complaint
 
 
+class TestSessions:
+    def test_times_for_each_turn(self, told: Any, tmp_path: Path) -> None:
+        out = tmp_path / "run.json"
+        flags = ("--turns", "3", "--requests", "17", "--max-tokens", "6", "--out", str(out))
+        with FakeServer(QUICK) as server:
+            code, said, _ = told("bench", server.url, "--concurrency", "2", *flags)
+            _, as_json, _ = told("bench", server.url, "--concurrency", "1", *flags, "--json")
+        assert code == 0
+        counted = [each for each in read_trial(out).records if not each.is_warmup]
+        assert [each.turn for each in counted] == [0, 1, 2] * 6
+        assert "18 requests in " in said, "whole sessions"
+        rows = [line.split() for line in said.splitlines() if line.startswith("turn ")]
+        assert [row[:3] for row in rows] == [["turn", f"{n}", "6"] for n in (1, 2, 3)]
+        tokens = [float(row[3]) for row in rows]
+        assert tokens[0] < tokens[1] < tokens[2]
+        turns = json.loads(as_json)["summary"]["turns"]
+        assert [each["turn"] for each in turns] == [1, 2, 3]
+        assert turns[0]["ttft"][2]["value"] is None
+        texts = [body["messages"] for body in server.bodies if len(body["messages"]) == 5]
+        assert len(texts) == 12
+
+    def test_at_a_rate_it_is_requests_a_second(self, told: Any) -> None:
+        flags = ("--turns", "2", "--requests", "40", "--max-tokens", "2", "--burstiness", "inf")
+        with FakeServer(QUICK) as server:
+            _, said, _ = told("bench", server.url, "--rate", "80", *flags, "--json")
+        summary = json.loads(said)["summary"]
+        assert summary["num_requests"] == 40
+        assert summary["offered_per_s"] == pytest.approx(80, rel=0.25)
+
+    def test_with_prompts_of_a_length(self, told: Any, tmp_path: Path) -> None:
+        out = tmp_path / "run.json"
+        flags = ("--turns", "2", "--input-len", "50", "--output-len", "4", "--out", str(out))
+        with FakeServer(QUICK, serve_tokenize=True) as server:
+            _, said, _ = told("bench", server.url, *SHORT, *flags)
+        first, second = (
+            [each.prompt_tokens or 0 for each in read_trial(out).records if each.turn == turn]
+            for turn in (0, 1)
+        )
+        assert set(first) == {50}
+        assert min(second) > 54
+        assert "prompts are not of" not in said
+
+    def test_a_trace_has_none(self, told: Any) -> None:
+        code, _, complaint = told("bench", "http://127.0.0.1:9", "--turns", "2", "--replay", "x")
+        assert code == 2
+        assert "--turns: the requests of a trace are no sessions" in complaint
+
+
 class TestFields:
     def test_extra_fields_and_headers(self, told: Any, tmp_path: Path) -> None:
         out = tmp_path / "run.json"

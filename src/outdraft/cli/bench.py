@@ -17,7 +17,7 @@ from outdraft.measure.settings import describe_requests, endpoint_from
 from outdraft.measure.summary import parse_slo
 from outdraft.measure.token_counts import token_counts
 from outdraft.report.bench_csv import bench_csv
-from outdraft.report.bench_tables import bench_notes, sweep_table
+from outdraft.report.bench_tables import bench_notes, sweep_table, turns_table
 from outdraft.report.tables import bench_table
 from outdraft.whole_file import write_json, write_text
 from outdraft.workload.settings import LoadPlan, plan_loads, with_input_lengths
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     if args.input_len is not None:
         plans = _fitted(endpoint, plans, args)
     is_timed = any(each.duration_s is not None for each in plans)
-    total = None if is_timed else sum(len(each.requests) + len(each.warmup) for each in plans)
+    total = None if is_timed else sum(each.num_requests + len(each.warmup) for each in plans)
     with show_and_journal(total, "bench", args.out) as sink:
         bench = run_bench(
             endpoint,
@@ -76,6 +76,8 @@ def _show(bench: Bench, is_sweep: bool) -> None:
         print(sweep_table(bench))
     else:
         print(bench_table(last.summary, last.trial.server_metrics))
+        if last.summary.turns:
+            print(f"\n{turns_table(last.summary)}")
     environment = last.trial.environment
     engine, version = (environment[f"server_{each}"] for each in ("engine", "version"))
     print(f"server: {engine or 'an unknown engine'} {version or ''}".rstrip())

@@ -93,7 +93,7 @@ class Client:
             last_ns=answer.chunk_ns[-1] if answer.chunk_ns else None,
             chunk_ns=tuple(answer.chunk_ns),
             **{name: getattr(answer, name) for name in _FROM_ANSWER},
-            text=answer.text if self._keep_text else None,
+            text=answer.text if self._keep_text or request.planned.then else None,
             error=error,
         )
 

@@ -3,14 +3,15 @@
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 from urllib.parse import urlsplit
 
 from outdraft.errors import OptionError
 from outdraft.observe import RemoteServer
 from outdraft.records import Record
-from outdraft.workload.prompt import Planned, Prompt
+from outdraft.workload.prompt import Message, Planned, Prompt
 
 CHAT, COMPLETIONS = "chat", "completions"
 OURS = frozenset({"messages", "prompt", "stream", "stream_options", "model", "n"})
@@ -32,6 +33,24 @@ class Request:
     index: int = 0  # within its block; negative: it leads to those that count
     is_warmup: bool = False
     is_filler: bool = False  # keeps a slot busy while others run; it is abandoned and not recorded
+    turn: int = 0  # of its session
+
+    @property
+    def turns(self) -> list["Request"]:
+        """This request and the later ones of its session, without what will be said until then."""
+        later = enumerate(self.planned.then, 1)
+        return [self, *(replace(self, planned=each, index=self.index + at, turn=self.turn + at)
+                        for at, each in later)]  # fmt: skip
+
+    def following(self, answer: str) -> "Request | None":
+        """The next turn of its session, with all that was said before; None after the last."""
+        if not self.planned.then:
+            return None
+        planned, *later = self.planned.then
+        said = (*self.planned.prompt.messages, Message("assistant", answer))
+        prompt = replace(planned.prompt, messages=(*said, *planned.prompt.messages))
+        planned = replace(planned, prompt=prompt, then=tuple(later))
+        return replace(self, planned=planned, index=self.index + 1, turn=self.turn + 1)
 
     def record(self, scheduled_ns: int, **fields: Any) -> Record:
         return Record(
@@ -43,6 +62,7 @@ class Request:
             index=self.index,
             scheduled_ns=scheduled_ns,
             is_warmup=self.is_warmup,
+            turn=self.turn,
             **fields,
         )
 
@@ -50,7 +70,11 @@ class Request:
 def make_requests(
     plan: Sequence[Planned], *, arm: str = "", block: int = 0, is_warmup: bool = False
 ) -> list[Request]:
-    return [Request(each, arm, block, index, is_warmup) for index, each in enumerate(plan)]
+    places = accumulate((1 + len(each.then) for each in plan), initial=0)
+    return [
+        Request(each, arm, block, index, is_warmup)
+        for index, each in zip(places, plan, strict=False)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,8 @@ class ClientLoad:
 
     @property
     def recorded(self) -> list[Request]:
-        """Those that a record is made of."""
-        return [each for each in self.requests if not each.is_filler]
+        """Those that a record is made of, later turns of their sessions included."""
+        return [turn for each in self.requests if not each.is_filler for turn in each.turns]
 
     def split(self, parts: int) -> list[ClientLoad]:
         """Requests are dealt out in turn, so that every part has an even share of each second."""
@@ -170,10 +170,8 @@ class _Sender:
                 due = start_ns + (request.planned.offset_ns or 0)
                 await _until(due)
                 if self._num_open >= max_open:
-                    if not request.is_filler:
-                        error = f"not sent: {max_open} requests are open already"
-                        self._keep(request.record(due, error=error))
-                        done.release()
+                    error = f"not sent: {max_open} requests are open already"
+                    self._give_up(request, due, error, done.release)
                     continue
                 self._num_open += 1
                 task = group.create_task(self._send(request, due, done.release))
@@ -183,7 +181,7 @@ class _Sender:
         async with asyncio.TaskGroup() as group:
             sending = group.create_task(send_all())
             for request in requests:
-                if not request.is_filler:
+                for _ in request.turns if not request.is_filler else ():
                     await done.acquire()
             for task in (sending, *fillers):
                 task.cancel()
@@ -194,23 +192,44 @@ class _Sender:
             await self._send(request, perf_counter_ns(), queue.end_one)
 
     async def _send(self, request: Request, due_ns: int, on_end: Callable[[], None]) -> None:
-        """`on_end`: called when a request that is recorded has ended."""
+        """A request and the later turns of its session, each as soon as the one before is answered.
+        `on_end`: called when one that is recorded has ended."""
         try:
-            if self._is_hopeless():
-                error = f"not sent: the last {self._num_failed} requests failed"
-                if not request.is_filler:
-                    self._keep(request.record(due_ns, error=error))
-                    on_end()
-                return
-            self.num_fillers += request.is_filler
-            record = await self._client.send(request, due_ns)
+            turn: Request | None = request
+            while turn is not None:
+                turn = await self._send_turn(turn, due_ns, on_end)
+                due_ns = perf_counter_ns()
         finally:
             self._num_open -= 1
+
+    async def _send_turn(
+        self, request: Request, due_ns: int, on_end: Callable[[], None]
+    ) -> Request | None:
+        """The next turn; None: there is none, or it cannot be sent."""
+        if self._is_hopeless():
+            error = f"not sent: the last {self._num_failed} requests failed"
+            self._give_up(request, due_ns, error, on_end)
+            return None
+        self.num_fillers += request.is_filler
+        record = await self._client.send(request, due_ns)
         self._num_failed = 0 if record.ok else self._num_failed + 1
         if self._num_failed == 1:
             self._failing_since_ns = perf_counter_ns()
         if not request.is_filler:
             self._keep(record)
+            on_end()
+        following = request.following(record.text or "")
+        if following is not None and not record.ok:
+            self._give_up(following, perf_counter_ns(), "not sent: the turn before failed", on_end)
+            return None
+        return following
+
+    def _give_up(
+        self, request: Request, due_ns: int, error: str, on_end: Callable[[], None]
+    ) -> None:
+        """Also the later turns of its session."""
+        for turn in request.turns if not request.is_filler else ():
+            self._keep(turn.record(due_ns, error=error))
             on_end()
 
     def _is_hopeless(self) -> bool:

@@ -1,4 +1,4 @@
-"""The requests of a closed loop, handed out one after the other until their time is over."""
+"""The requests of a closed loop, or sessions of them, handed out until their time is over."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ class Queue:
 
     def __init__(self, requests: Sequence[Request], duration_ns: int | None = None) -> None:
         self.size = len(requests)
-        self._num_recorded = sum(not each.is_filler for each in requests)
+        self._num_recorded = sum(len(each.turns) for each in requests if not each.is_filler)
         self.is_done = asyncio.Event()  # all that is recorded has ended
         self._waiting = iter(requests)
         self._duration_ns = duration_ns
@@ -32,7 +32,7 @@ class Queue:
             return request
         if self._is_over or (not request.is_warmup and self._time_is_over(now_ns)):
             return None if self.is_done.is_set() else replace(request, is_filler=True)
-        self._num_taken += 1
+        self._num_taken += len(request.turns)
         return request
 
     @property

@@ -89,7 +89,7 @@ def run_bench(
             endpoint,
             plan.requests,
             arm="server" if len(plans) == 1 else plan.name,
-            load={**plan.description, "requests": len(plan.requests), **load, "slo": slo},
+            load={**plan.description, "requests": plan.num_requests, **load, "slo": slo},
             concurrency=plan.concurrency,
             duration_s=plan.duration_s,
             warmup=plan.warmup,
@@ -109,7 +109,7 @@ def run_bench(
 
 def _ran_out(plan: LoadPlan, trial: Trial) -> list[str]:
     num_sent = sum(not each.is_warmup for each in trial.records)
-    if plan.duration_s is None or num_sent < len(plan.requests):
+    if plan.duration_s is None or num_sent < plan.num_requests:
         return []
     return [f"all {num_sent} requests were sent before {plan.duration_s:g} s were over"]
 
@@ -122,7 +122,8 @@ def _other_lengths(trial: Trial) -> list[str]:
         ("prompts", "input_len", "prompt_tokens"),
         ("answers", "output_len", "completion_tokens"),
     ):
-        had = [getattr(each, name) or 0 for each in done]
+        first = [each for each in done if each.turn == 0 or key != "input_len"]
+        had = [getattr(each, name) or 0 for each in first]
         if key not in trial.load or not had:
             continue
         asked = parse_lengths(trial.load[key])

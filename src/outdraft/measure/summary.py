@@ -34,6 +34,19 @@ class QuantileEstimate:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnFigures:
+    """Of the same turn of all sessions. Later turns have longer prompts, most of them cached."""
+
+    turn: int  # from 1 on
+    num_requests: int
+    ttft: tuple[QuantileEstimate, ...]
+    tpot: tuple[QuantileEstimate, ...]
+    e2e: tuple[QuantileEstimate, ...]
+    mean_prompt_tokens: float | None
+    mean_cached_tokens: float | None  # None: the server does not say
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     num_requests: int
     num_errors: int
@@ -50,13 +63,15 @@ class Summary:
     plateau_s: float | None = None  # over which requests and tokens a second are; None: all of it
     offered_per_s: float | None = None  # requests a second that were due; None for fewer than two
     mean_prompt_tokens: float | None = None
+    turns: tuple[TurnFigures, ...] = ()  # where requests are those of sessions
 
     def to_json(self) -> dict[str, Any]:
         """A percentile that the sample is too small for is null."""
         values = asdict(self)
-        for name in SLO_KEYS:
-            for each, known in zip(values[name], getattr(self, name), strict=True):
-                each["value"] = known.value if known.is_known else None
+        for given, shown in ((self, values), *zip(self.turns, values["turns"], strict=True)):
+            for name in SLO_KEYS:
+                for known, each in zip(getattr(given, name), shown[name], strict=True):
+                    each["value"] = known.value if known.is_known else None
         return values
 
 
@@ -109,6 +124,27 @@ def summarize(
         plateau_s=None if plateau is None else plateau.seconds,
         offered_per_s=_pace(starts),
         mean_prompt_tokens=_mean([each.prompt_tokens for each in done if each.prompt_tokens]),
+        turns=_by_turn(done),
+    )
+
+
+def _by_turn(done: Sequence[Record]) -> tuple[TurnFigures, ...]:
+    by_turn: dict[int, list[Record]] = {}
+    for record in done:
+        by_turn.setdefault(record.turn, []).append(record)
+    if len(by_turn) < 2:
+        return ()
+    return tuple(
+        TurnFigures(
+            turn + 1,
+            len(each),
+            _quantiles(record.ttft_ns for record in each),
+            _quantiles(record.tpot_ns for record in each),
+            _quantiles(record.e2e_ns for record in each),
+            _mean([record.prompt_tokens for record in each if record.prompt_tokens]),
+            _mean([record.cached_tokens for record in each if record.cached_tokens is not None]),
+        )
+        for turn, each in sorted(by_turn.items())
     )
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from outdraft.measure.bench import Bench, BenchLoad
-from outdraft.measure.summary import QuantileEstimate
+from outdraft.measure.summary import QuantileEstimate, Summary
 from outdraft.report.numbers import UNKNOWN, milliseconds, rate
 from outdraft.text_table import align_columns
 
@@ -46,6 +46,23 @@ def _cells(load: BenchLoad) -> list[str]:
 
 def _time(quantile: QuantileEstimate) -> str:
     return milliseconds(quantile.value)
+
+
+def turns_table(summary: Summary) -> str:
+    """A row for each turn of the sessions."""
+    heads = ("", "requests", "prompt tokens", "cached", "TTFT P50", "P95", "TPOT P50", "P95")
+    rows = [
+        (
+            f"turn {each.turn}",
+            str(each.num_requests),
+            UNKNOWN if each.mean_prompt_tokens is None else f"{each.mean_prompt_tokens:.0f}",
+            UNKNOWN if each.mean_cached_tokens is None else f"{each.mean_cached_tokens:.0f}",
+            *(_time(quantile) for quantile in each.ttft[:2]),
+            *([_time(quantile) for quantile in each.tpot[:2]] or [UNKNOWN, UNKNOWN]),
+        )
+        for each in summary.turns
+    ]
+    return align_columns([heads, *rows])
 
 
 def bench_notes(bench: Bench) -> list[str]:

@@ -32,8 +32,10 @@ LOAD_OPTIONS = (
 )  # fmt: skip
 
 LENGTH_OPTIONS = (
-    Option("--input-len", "tokens of every prompt, or of each from A to B: prompts are joined and "
-           "cut to that length", type=parse_lengths, metavar="N|A-B"),
+    Option("--turns", "requests of a session: each is sent once the one before is answered, with "
+           "all that was said until then", default=1, minimum=1),
+    Option("--input-len", "tokens of every prompt (of a session: the first), or of each from A to "
+           "B: prompts are joined and cut to that length", type=parse_lengths, metavar="N|A-B"),
     Option("--output-len", "tokens of every answer, or of each from A to B", type=parse_lengths,
            metavar="N|A-B"),
 )  # fmt: skip

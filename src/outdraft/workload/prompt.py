@@ -49,3 +49,6 @@ class Planned:
     seed: int
     # When it is due after the start of the load; None: as soon as another request is answered.
     offset_ns: int | None = None
+    # The later turns of its session: each is sent once the one before is answered, with all that
+    # was said until then.
+    then: tuple["Planned", ...] = ()

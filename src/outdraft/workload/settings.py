@@ -13,6 +13,7 @@ from outdraft.workload import arrivals
 from outdraft.workload.lengths import Count, Lengths, with_answers_of, with_prompts_of
 from outdraft.workload.plan import choose_balanced, plan_requests, salted
 from outdraft.workload.prompt import Planned, Prompt, digest_of
+from outdraft.workload.sessions import choose_turns, join_turns
 from outdraft.workload.sets import choose_prompts
 from outdraft.workload.temperatures import parse_mix
 from outdraft.workload.training import unseen_prompts
@@ -38,7 +39,7 @@ def _drafts(args: argparse.Namespace) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
     name: str  # e.g. "concurrency 8"
-    requests: Sequence[Planned]
+    requests: Sequence[Planned]  # or sessions, each with its later turns
     warmup: Sequence[Planned]
     concurrency: int | None  # None: each request is sent at its time
     description: dict[str, Any]  # for the record of the run
@@ -46,6 +47,10 @@ class LoadPlan:
     spare: Sequence[Planned] = ()  # to keep the load up before and after the requests
     duration_s: float | None = None  # requests are sent for so long, and not all of them
     source: Sequence[Prompt] = ()  # all prompts that there are
+
+    @property
+    def num_requests(self) -> int:
+        return sum(1 + len(each.then) for each in self.requests)
 
     @property
     def size(self) -> float | None:
@@ -59,6 +64,8 @@ def plan_loads(args: argparse.Namespace, num_spare: Callable[[int | None], int])
     if args.replay is not None:
         if args.rate is not None:
             raise OptionError("--rate and --replay both say when requests are sent; keep one")
+        if args.turns > 1:
+            raise OptionError("--turns: the requests of a trace are no sessions; leave one out")
         return [_plan_replay(args)]
     if args.rate is not None:
         loads = [_plan_rate(args, each) for each in args.rate]
@@ -72,6 +79,7 @@ def _plan_slots(args: argparse.Namespace, concurrency: int, num_spare: int) -> L
     if duration_s is not None:
         most = min(math.ceil(duration_s * concurrency * _MOST_PER_SLOT_S), _MOST)
         count = min(args.requests or most, most)
+    count = _in_sessions(count, args.turns)
     description = {"concurrency": concurrency}
     return _plan(args, f"concurrency {concurrency}", description, count, num_spare=num_spare,
                  concurrency=concurrency, duration_s=duration_s)  # fmt: skip
@@ -84,6 +92,7 @@ def _plan_rate(args: argparse.Namespace, rate: float) -> LoadPlan:
     if duration_s is not None:
         in_time = max(math.ceil(duration_s * min(rate, _MOST)), 1)
         count = min(args.requests or in_time, in_time)
+    count = _in_sessions(count, args.turns)
     if args.ramp_to is not None or args.burstiness == math.inf:
         offsets_ns = arrivals.ramp(rate, rate if args.ramp_to is None else args.ramp_to, count)
     else:
@@ -91,6 +100,11 @@ def _plan_rate(args: argparse.Namespace, rate: float) -> LoadPlan:
     description = {"rate": rate, "burstiness": args.burstiness, "ramp_to": args.ramp_to}
     return _plan(args, f"{rate:g} requests/s", description, count, offsets_ns=offsets_ns,
                  num_spare=2 * count if args.ramp_to is None else 0)  # fmt: skip
+
+
+def _in_sessions(count: int, turns: int) -> int:
+    """As many requests, or a few more: in whole sessions."""
+    return -(-count // turns) * turns
 
 
 def _plan_replay(args: argparse.Namespace) -> LoadPlan:
@@ -127,8 +141,8 @@ def _plan(
     seed = args.seed
     source, notes = (prompts, []) if prompts is not None else prompts_from(args)
     chosen = choose_balanced(source, count + args.warmup, seed)
-    if prompts is not None:
-        chosen[:count] = prompts
+    counted = choose_turns(source, count, args.turns, seed) if prompts is None else prompts
+    chosen[:count] = counted
     used = {prompt.id for prompt in chosen}
     others = [prompt for prompt in source if prompt.id not in used] or source
     spare = choose_balanced(others, num_spare, seed)
@@ -136,7 +150,6 @@ def _plan(
     if answers is not None and (tokens is not None or args.stop_at_eos):
         other = "--stop-at-eos" if tokens is None else "--max-tokens"
         raise OptionError(f"--output-len and {other} both say how long answers are; keep one")
-    counted = chosen[:count]
     known = {
         **description,
         "max_tokens": tokens,
@@ -148,6 +161,8 @@ def _plan(
         known["duration_s"] = duration_s
     if answers is not None:
         known["output_len"] = str(answers)
+    if args.turns > 1:
+        known["turns"] = args.turns
 
     def planned(prompts: Sequence[Prompt], part: int, **times: Any) -> list[Planned]:
         plan = plan_requests(prompts, mix=mix, seed=seed + part, max_tokens=tokens, **times)
@@ -155,7 +170,7 @@ def _plan(
 
     return LoadPlan(
         name,
-        planned(counted, 0, offsets_ns=offsets_ns),
+        join_turns(planned(counted, 0, offsets_ns=offsets_ns), args.turns),
         planned(chosen[count:], 1),
         concurrency,
         known,
