@@ -141,7 +141,7 @@ def test_a_bad_line_of_prompts_is_named_and_nothing_is_written(
     out = tmp_path / "out"
     assert main(["distill", "--target", target, "--out", str(out), "--prompts", str(prompts)]) == 2
     error = capsys.readouterr().err
-    assert f"{prompts}, entry 2" in error
+    assert f"{prompts}, line 2" in error
     assert len(error.strip().splitlines()) == 1
     assert not out.exists()
 

@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
+from outdraft.cli.main import find_command
 from outdraft.errors import OptionError
+from outdraft.testing.tiny_models import tiny_model
+from outdraft.tune.run import plan_run
+from outdraft.tune.settings import RunSettings
 from outdraft.workload.files import read_prompts
 from outdraft.workload.prompt import Message
+from outdraft.workload.settings import plan_loads, prompts_from
 
 
 def written(folder: Path, *entries: Any, name: str = "mine.jsonl") -> Path:
@@ -37,6 +42,25 @@ def written(folder: Path, *entries: Any, name: str = "mine.jsonl") -> Path:
         (
             {"custom_id": "c", "body": {"messages": [{"role": "user", "content": "Hi"}]}},
             "c", "log", "Hi",
+        ),
+        (
+            {"custom_id": "c", "method": "POST", "url": "/v1/chat/completions", "body": {
+                "model": "m", "messages": [{"role": "user", "content": "Hi"}],
+                "metadata": {"category": "billing"}}},
+            "c", "billing", "Hi",
+        ),
+        (
+            {"custom_id": "c", "metadata": {"category": "billing"},
+             "body": {"messages": [{"role": "user", "content": "Hi"}]}},
+            "c", "billing", "Hi",
+        ),
+        (
+            {"custom_id": "c", "body": json.dumps({"prompt": "Hi", "metadata": {"other": "x"}})},
+            "c", "log", "Hi",
+        ),
+        (
+            {"messages": [{"role": "user", "content": "Hi"}], "metadata": {"category": "billing"}},
+            "mine-1", "billing", "Hi",
         ),
         ({"request": {"prompt": "Hi", "max_tokens": 9}}, "mine-1", "log", "Hi"),
         (
@@ -93,14 +117,30 @@ def test_the_logged_limit_is_what_is_expected(tmp_path: Path) -> None:
     [
         ('{"prompt": "a"}\n{"prompt": ', "line 2: not JSON"),
         ('{"prompt": "a"}\n\n[1]', "line 3: not an object"),
-        ('{"prompt": "a"}\n{"nothing": 1}', "entry 2"),
-        ('{"prompt": "a"}\n{"prompt": ""}', "entry 2: an empty"),
-        ('{"prompt": "a"}\n{"prompt": 5}', "entry 2"),
-        ('{"prompt": "a", "expected_tokens": -1}', "entry 1: expected_tokens"),
-        ('{"messages": [{"role": "assistant", "content": "a"}]}', "no user turn"),
-        ('{"messages": [{"role": "robot", "content": "a"}]}', "unknown role 'robot'"),
-        ('{"foo": 1, "bar": 2}', "bar, foo"),
-        ('{"prompt": "a", "id": "x"}\n{"prompt": "b", "id": "x"}', "'x' comes twice"),
+        ('{"prompt": "a"}\n{"nothing": 1}', "line 2: no known layout has the keys nothing"),
+        ('{"prompt": "a"}\n{"prompt": ""}', "line 2: an empty"),
+        ('{"prompt": "a"}\n{"prompt": 5}', "line 2: an empty or unreadable text: '5'"),
+        ('{"prompt": "a", "expected_tokens": -1}', "line 1: expected_tokens"),
+        ('{"messages": [{"role": "assistant", "content": "a"}]}', "line 1: no user turn"),
+        (
+            '{"messages": [{"role": "robot", "content": "a"}]}',
+            "line 1: unknown role 'robot'; valid: ",
+        ),
+        ('{"foo": 1, "bar": 2}', "line 1: no known layout has the keys bar, foo"),
+        ('[{"prompt": "a"}, {"prompt": ""}]', "entry 2: an empty"),
+        (
+            '{"body": {"prompt": "a"}}\n{"url": "/v1/embeddings", "body": {"input": "a"}}',
+            "line 2: the logged request to /v1/embeddings has neither messages nor a prompt",
+        ),
+        (
+            '{"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, '
+            '{"type": "image_url", "image_url": {}}]}]}',
+            "line 1: a part of type 'image_url'",
+        ),
+        (
+            '{"prompt": "a", "id": "x"}\n{"prompt": "b", "id": "x"}',
+            "line 2: the prompt id 'x' comes twice",
+        ),
         ("", "no entries"),
     ],
 )
@@ -110,6 +150,52 @@ def test_refused_with_the_place(tmp_path: Path, lines: str, words: str) -> None:
     with pytest.raises(OptionError) as error:
         read_prompts(path)
     assert words in str(error.value)
+
+
+def test_lines_of_several_layouts(tmp_path: Path) -> None:
+    first, second = {"prompt": "a", "system": "Be brief."}, {"body": {"prompt": "b"}}
+    own, logged = read_prompts(written(tmp_path, first, second))
+    assert own.messages == (Message("system", "Be brief."), Message("user", "a"))
+    assert (logged.category, logged.messages) == ("log", (Message("user", "b"),))
+
+
+def test_what_is_left_out_is_said_with_its_line(tmp_path: Path) -> None:
+    notes: list[str] = []
+    tools = [{"type": "function"}]
+    path = written(
+        tmp_path,
+        {"prompt": "a", "category": "x", "answer": "of no matter"},
+        {"prompt": "b", "catgory": "x"},
+        {"prompt": "c", "catgory": "x", "images": ["i.png"]},
+        {"body": {"prompt": "d", "tools": tools, "temperature": 1, "response_format": None}},
+    )
+    assert len(read_prompts(path, notes)) == 4
+    assert notes == [
+        f"{path}, line 2: 'catgory' is not understood (did you mean 'category'?); 2 have it",
+        f"{path}, line 3: 'images' is not understood",
+        f"{path}, line 4: 'tools' is not understood and left out of the logged request",
+    ]
+    notes.clear()
+    read_prompts(written(tmp_path, {"prompt": "a", **{f"odd {n}": n for n in range(9)}}), notes)
+    assert len(notes) == 6
+    assert notes[-1].endswith("4 more are not understood: odd 5, odd 6, odd 7, odd 8")
+
+
+def test_every_command_is_told_what_is_left_out(tmp_path: Path) -> None:
+    lines = [{"prompt": f"p{n}", "timestamp": n, "catgory": "x"} for n in range(30)]
+    path = written(tmp_path, *lines)
+    note = f"{path}, line 1: 'catgory' is not understood (did you mean 'category'?); 30 have it"
+    for flag in ("--prompts", "--replay"):
+        args = find_command("bench").parse(["http://a", flag, str(path)])
+        [load] = plan_loads(args, lambda slots: 0)
+        assert list(load.notes) == [note]
+    args = find_command("compare").parse(["http://a", "http://b", "--prompts", str(path)])
+    assert prompts_from(args)[1] == [note]
+    target = str(tiny_model(tmp_path / "target", "llama"))
+    args = find_command("tune").parse(
+        ["--prompts", str(path), "--target", target, "--methods", "ngram"]
+    )
+    assert note in plan_run(RunSettings.from_options(args)).context.warnings
 
 
 def test_unreadable(tmp_path: Path) -> None:

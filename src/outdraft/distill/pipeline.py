@@ -37,7 +37,10 @@ REPORT = "distill.json"
 
 def run_distillation(settings: DistillSettings, on_progress: OnProgress) -> dict[str, Any]:
     """Runs the stages; returns the contents of distill.json, or the data stage's counts."""
-    own = [] if settings.prompts is None else read_prompts(settings.prompts)
+    notes: list[str] = []
+    own = [] if settings.prompts is None else read_prompts(settings.prompts, notes)
+    for note in notes:
+        on_progress("note", 0.0, note)
     training, held_out = split_prompts(own)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)

@@ -239,6 +239,7 @@ def plan_run(settings: RunSettings) -> RunPlan:
         memory=pruner.memory if pruner is not None else lambda speculation: None,
         warnings=(
             *ground.notes,
+            *settings.prompt_notes,
             *notes,
             *([] if settings.serving.forgets else [REMEMBERED]),
             *filter(None, [keeping.note, cards.note]),

@@ -58,6 +58,7 @@ class RunSettings:
     keep_engines: str | None  # how they share the machine; None: as it fits
     servers: tuple[ServedArm, ...] = ()  # that others started, off first; (): engines are started
     api_key: str | None = field(default=None, repr=False)  # of these servers
+    prompt_notes: tuple[str, ...] = ()  # what the file of prompts holds and is not understood
 
     @classmethod
     def from_options(cls, args: argparse.Namespace) -> Self:
@@ -76,6 +77,10 @@ class RunSettings:
             options["backend"] = _EARLIER_ENGINES.get(args.engine, args.engine)
         elif args.target == TARGET.default:
             options["target"] = None  # it is what the servers have
+        notes: list[str] = []
+        prompts = choose_prompts(
+            args.prompts, categories=args.category or (), seed=args.seed, notes=notes
+        )
         return cls(
             options=options,
             engine=args.engine,
@@ -98,7 +103,8 @@ class RunSettings:
                 rules=_choices("verification rule", args.rule, RULES),
             ),
             drafts=tuple(args.draft or ()),
-            prompts=choose_prompts(args.prompts, categories=args.category or (), seed=args.seed),
+            prompts=prompts,
+            prompt_notes=tuple(notes),
             mix=parse_mix(args.temperature),
             loads=loads,
             objective=objective,

@@ -15,7 +15,8 @@ from itertools import accumulate
 from pathlib import Path
 
 from outdraft.errors import OptionError
-from outdraft.workload.files import Entry, parse_prompts, read_entries, read_text
+from outdraft.workload.files import Entries, parse_prompts, read_entries, read_text
+from outdraft.workload.layouts import Entry
 from outdraft.workload.prompt import Prompt
 
 _NS = 1e9
@@ -62,18 +63,26 @@ def _check_rate(rate: float) -> None:
 
 
 def read_trace(
-    path: Path, *, speed: float = 1.0, at_most: int | None = None
+    path: Path,
+    *,
+    speed: float = 1.0,
+    at_most: int | None = None,
+    notes: list[str] | None = None,
 ) -> tuple[list[int], list[Prompt] | None]:
     """Offsets of the first `at_most` requests, and their prompts; None: the file has times only."""
     is_csv = path.suffix == ".csv"
     rows = csv.DictReader(read_text(path).splitlines()) if is_csv else ()
-    entries = list(enumerate(rows, 2)) if is_csv else read_entries(path)
+    entries: Entries = (
+        read_entries(path)
+        if not is_csv
+        else [(f"line {number}", row) for number, row in enumerate(rows, 2)]
+    )
     if not entries:
         raise OptionError(f"{path} has no entries; give a trace with at least one request")
-    times = [_seconds(entry, f"{path}, line {place}") for place, entry in entries]
+    times = [_seconds(entry, f"{path}, {place}") for place, entry in entries]
     order = sorted(range(len(times)), key=times.__getitem__)[:at_most]
     offsets_ns = replay([times[place] for place in order], speed)
-    prompts = None if is_csv else parse_prompts(entries, path)
+    prompts = None if is_csv else parse_prompts(entries, path, notes)
     return offsets_ns, None if prompts is None else [prompts[place] for place in order]
 
 

@@ -17,9 +17,15 @@ _RANDOM_PROMPTS = 256
 
 
 def choose_prompts(
-    source: str, *, categories: Sequence[str] = (), force_random: bool = False, seed: int = 0
+    source: str,
+    *,
+    categories: Sequence[str] = (),
+    force_random: bool = False,
+    seed: int = 0,
+    notes: list[str] | None = None,
 ) -> list[Prompt]:
-    """`source` is `built-in`, a path, or `random` if that is forced. Only the named categories."""
+    """`source` is `built-in`, a path, or `random` if that is forced. Only the named categories.
+    `notes` gets what a file holds and is not understood."""
     if source == BUILT_IN:
         prompts = built_in()
     elif source == RANDOM:
@@ -31,7 +37,7 @@ def choose_prompts(
             )
         prompts = random_prompts(_RANDOM_PROMPTS, seed)
     else:
-        prompts = read_prompts(Path(source))
+        prompts = read_prompts(Path(source), notes)
     valid = list(dict.fromkeys(prompt.category for prompt in prompts))
     for category in categories:
         if category not in valid:

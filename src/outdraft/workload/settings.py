@@ -28,8 +28,12 @@ _MOST_FITTED = 512  # prompts of a given length; each takes a few calls of the s
 def prompts_from(args: argparse.Namespace) -> tuple[list[Prompt], list[str]]:
     """The prompts that the candidate's draft has not seen, and what to know about the others."""
     wanted, force = args.category or (), args.force_random
-    prompts = choose_prompts(args.prompts, categories=wanted, force_random=force, seed=args.seed)
-    return unseen_prompts(prompts, _drafts(args))
+    notes: list[str] = []
+    prompts = choose_prompts(
+        args.prompts, categories=wanted, force_random=force, seed=args.seed, notes=notes
+    )
+    unseen, about_drafts = unseen_prompts(prompts, _drafts(args))
+    return unseen, [*notes, *about_drafts]
 
 
 def _drafts(args: argparse.Namespace) -> list[str]:
@@ -109,13 +113,14 @@ def _in_sessions(count: int, turns: int) -> int:
 
 def _plan_replay(args: argparse.Namespace) -> LoadPlan:
     path, speed = Path(args.replay), args.replay_speed
-    offsets_ns, prompts = arrivals.read_trace(path, speed=speed, at_most=args.requests)
+    notes: list[str] = []
+    offsets_ns, prompts = arrivals.read_trace(path, speed=speed, at_most=args.requests, notes=notes)
     if (duration_s := _duration_s(args)) is not None:
         kept = max(sum(at < duration_s * 1e9 for at in offsets_ns), 1)
         offsets_ns, prompts = offsets_ns[:kept], prompts and prompts[:kept]
-    notes: list[str] = []
     if prompts is not None:  # each with its own time
-        unseen, notes = unseen_prompts(prompts, _drafts(args))
+        unseen, about_drafts = unseen_prompts(prompts, _drafts(args))
+        notes += about_drafts
         kept_digests = {prompt.digest for prompt in unseen}
         timed = zip(offsets_ns, prompts, strict=True)
         offsets_ns = [at for at, prompt in timed if prompt.digest in kept_digests]
