@@ -16,7 +16,9 @@ from outdraft.engine.proposers.eagle import EagleProposer
 from outdraft.engine.proposers.ngram import NgramProposer
 from outdraft.engine.proposers.proposer import Proposer
 from outdraft.engine.proposers.suffix import SuffixProposer
+from outdraft.engine.runners.compiled import CompiledHeadRunner, can_compile
 from outdraft.engine.runners.eager import EagerHeadRunner
+from outdraft.engine.runners.runner import HeadRunner
 from outdraft.engine.tokenizer import Tokenizer, load_tokenizer
 from outdraft.errors import OptionError, PairingError
 from outdraft.modelspec import HeadSpec, read_head, read_modelspec
@@ -146,7 +148,8 @@ def _make_eagle(
     cache = KVCache(1, *blocks, spec.num_kv_heads, spec.head_dim, head.dtype, head.device)
     pool = BlockPool(*blocks, reuse=reuse_prefixes)
     keep_probs = speculation.rule == "rejection"
-    return EagleProposer(EagerHeadRunner(head, cache), pool, keep_probs=keep_probs)
+    runner: HeadRunner = (CompiledHeadRunner if can_compile(head) else EagerHeadRunner)(head, cache)
+    return EagleProposer(runner, pool, keep_probs=keep_probs)
 
 
 def _check_pairing(target: ModelFiles, tokenizer: Tokenizer, draft: ModelFiles) -> None:

@@ -9,6 +9,7 @@ from outdraft.catalog import ModelFiles
 from outdraft.engine.kv_cache import BlockPool, KVCache
 from outdraft.engine.models.decoder import Decoder, load_decoder
 from outdraft.engine.models.weights import open_weights
+from outdraft.engine.runners.compiled import CompiledRunner, can_compile
 from outdraft.engine.runners.eager import EagerRunner
 from outdraft.engine.runners.runner import Runner
 from outdraft.errors import OptionError, unknown_choice
@@ -94,7 +95,7 @@ def with_cache(
         ) from error
     # Block 0 is scratch. A lone sequence must always fit, or it could never finish.
     capacity = (num_blocks - 1) * BLOCK_SIZE
-    runner = EagerRunner(decoder, cache, taps)
+    runner: Runner = (CompiledRunner if can_compile(decoder) else EagerRunner)(decoder, cache, taps)
     limit = min(max_context, capacity)
     return LoadedModel(spec, decoder, runner, pool, limit, capacity < max_context)
 

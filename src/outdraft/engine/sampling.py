@@ -221,7 +221,15 @@ def _whole_weights(logits: Tensor, top: Tensor) -> Tensor:
 def draw(processed: Tensor, rows: Seq[Row], stream: Stream = Stream.TOKEN) -> Tensor:
     """(R, V) → (R,): each row's token, by its own noise."""
     noise = row_noise(rows, processed.shape[1], processed.device, stream)
-    return (processed if noise is None else processed + noise).argmax(1)
+    return likeliest(processed if noise is None else processed + noise)
+
+
+def likeliest(scores: Tensor) -> Tensor:
+    """(R, V) → (R,): the place of each row's highest score, the first of equal ones."""
+    if scores.device.type == "cpu":
+        # torch would wake a second thread, which then takes the core of the next step's.
+        return torch.from_numpy(scores.numpy().argmax(1))
+    return scores.argmax(1)
 
 
 def row_noise(

@@ -110,12 +110,12 @@ def test_steps_have_the_rows_that_the_neediest_product_needs(
     assert decoder.min_rows == 1
     needy = SteadyProduct(torch.zeros(48, 32), None)
     needy.min_rows = STEADY_MIN_ROWS
-    layers, head = list(decoder._layers), decoder._head
+    layers, head = list(decoder.layers), decoder.head
     if name == "head":
         head = needy
     else:
         layers[-1] = replace(layers[-1], **{name: needy})
-    mixed = Decoder(decoder.spec, decoder.embedding, layers, decoder._norm, head)
+    mixed = Decoder(decoder.spec, decoder.embedding, layers, decoder.norm, head)
     assert mixed.min_rows == STEADY_MIN_ROWS
 
 

@@ -44,6 +44,12 @@ def products(quantization: str, dtype: torch.dtype, bias: bool) -> list[tuple[Te
     return made
 
 
+@pytest.fixture(autouse=True)
+def not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the compiled library cannot be loaded."""
+    monkeypatch.setattr(linear, "fits_library", lambda weight: False)
+
+
 @pytest.fixture(params=["packed", "plain"])
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Also as on a CPU for which oneDNN has no kernel."""

@@ -34,9 +34,8 @@ class Layer:
     window: int | None
 
     @property
-    def min_rows(self) -> int:
-        products = (self.qkv, self.output, self.gate_up, self.down)
-        return max(product.min_rows for product in products)
+    def products(self) -> tuple[AnyProduct, ...]:
+        return (self.qkv, self.output, self.gate_up, self.down)
 
 
 class Decoder:
@@ -54,12 +53,16 @@ class Decoder:
         self.dtype = embedding.dtype
         self.device = embedding.device
         self.embedding = embedding  # (vocab, hidden)
-        self._layers = layers
-        self._norm = norm
-        self._head = head
+        self.layers = layers
+        self.norm = norm
+        self.head = head
         # Fewest rows a step should have, see linear.STEADY_MIN_ROWS.
-        self.min_rows = max(head.min_rows, *(layer.min_rows for layer in layers))
+        self.min_rows = max(product.min_rows for product in self.products)
         self._rotary = Rotary(spec, self.device)
+
+    @property
+    def products(self) -> tuple[AnyProduct, ...]:
+        return (self.head, *(each for layer in self.layers for each in layer.products))
 
     def forward(
         self, batch: Batch, cache: KVCache, taps: Sequence[int] = ()
@@ -77,7 +80,7 @@ class Decoder:
         tapped: list[Tensor] = []
         stream = widened(F.embedding(batch.tokens, self.embedding), eps)
         x = stream.narrow(1, 0, spec.hidden_size)
-        for index, layer in enumerate(self._layers):
+        for index, layer in enumerate(self.layers):
             if index in taps:
                 tapped.append(x.clone())
             qkv = layer.qkv(layer.attention_norm(x, stream))
@@ -95,14 +98,14 @@ class Decoder:
             gate_up = layer.gate_up(layer.mlp_norm(x, stream))
             gate, up = gate_up.split_with_sizes(widths, 1)
             x += layer.down(silu(gate).mul_(up))
-        if len(self._layers) in taps:
+        if len(self.layers) in taps:
             tapped.append(x.clone())
         return x, tapped
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(R, hidden) → (R, vocab) in float32."""
-        normed = self._norm(hidden, widened(hidden, self.spec.rms_eps))
-        return self._head(normed).float()
+        normed = self.norm(hidden, widened(hidden, self.spec.rms_eps))
+        return self.head(normed).float()
 
 
 def load_decoder(

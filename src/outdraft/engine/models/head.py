@@ -38,7 +38,9 @@ class Head:
         self.dtype = embedding.dtype
         self.device = embedding.device
         self.targets = targets  # (D,) the target's id of every draft token
-        self._embedding = embedding  # (V, H)
+        self.embedding = embedding  # (V, H)
+        self.norms = norms
+        self.parts = products
         self._token_norm, self._hidden_norm = norms["token"], norms["hidden"]
         self._mlp_norm, self._norm = norms["mlp"], norms["last"]
         self._fc, self._qkv, self._output = products["fc"], products["qkv"], products["output"]
@@ -47,6 +49,10 @@ class Head:
         # Fewest rows a step should have, see linear.STEADY_MIN_ROWS.
         self.min_rows = max(product.min_rows for product in products.values())
         self.rotation = Rotary(spec, self.device)
+
+    @property
+    def products(self) -> tuple[AnyProduct, ...]:
+        return tuple(self.parts.values())
 
     def fuse(self, features: Tensor) -> Tensor:
         """(T, 3 * G) of the target's tapped states → (T, H)."""
@@ -59,7 +65,7 @@ class Head:
         spec = self.spec
         num_qk = spec.num_heads + spec.num_kv_heads
         eps = spec.rms_eps
-        tokens = F.embedding(batch.tokens, self._embedding)
+        tokens = F.embedding(batch.tokens, self.embedding)
         tokens = self._token_norm(tokens, widened(tokens, eps))
         normed = self._hidden_norm(hidden, widened(hidden, eps))
         qkv = self._qkv(torch.cat([tokens, normed], 1))

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from outdraft.engine.models.packed import PackedProduct, fits_library
 from outdraft.errors import OptionError, unknown_choice
 from outdraft.speculation import QUANTIZATIONS
 
@@ -167,12 +168,16 @@ class Int4Product:
         return y if self._bias is None else y + self._bias
 
 
-AnyProduct = DenseProduct | SteadyProduct | Int8Product | Int4Product
+AnyProduct = DenseProduct | SteadyProduct | Int8Product | Int4Product | PackedProduct
 
 
 def make_product(weight: Tensor, bias: Tensor | None, quantization: str) -> AnyProduct:
     """weight (out, in) in the dtype the model computes in, on the device it computes on."""
     out, inputs = weight.shape
+    if quantization not in ("none", *QUANTIZATIONS):
+        raise unknown_choice("quantization", quantization, QUANTIZATIONS)
+    if fits_library(weight):
+        return PackedProduct(weight, bias, quantization)
     if quantization == "int8":
         if inputs % INT8_INPUTS:
             raise OptionError(
@@ -187,8 +192,6 @@ def make_product(weight: Tensor, bias: Tensor | None, quantization: str) -> AnyP
                 f"16, got {out}x{inputs}; use int8"
             )
         return Int4Product(weight, bias)
-    if quantization != "none":
-        raise unknown_choice("quantization", quantization, QUANTIZATIONS)
     is_on_cpu = weight.device.type == "cpu"
     return SteadyProduct(weight, bias) if is_on_cpu else DenseProduct(weight, bias)
 

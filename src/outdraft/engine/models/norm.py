@@ -20,14 +20,14 @@ def widened(x: Tensor, eps: float) -> Tensor:
 
 class Norm:
     def __init__(self, weight: Tensor, eps: float) -> None:
-        self._weight = weight  # (hidden,)
+        self.weight = weight  # (hidden,)
         self._eps = eps
         self._scaled = weight * len(weight) ** 0.5
 
     def __call__(self, x: Tensor, stream: Tensor) -> Tensor:
         """x (T, hidden), which is the first columns of stream = widened(x)."""
         if not _is_wide(x):
-            return F.rms_norm(x, self._weight.shape, self._weight, self._eps)
+            return F.rms_norm(x, self.weight.shape, self.weight, self._eps)
         length: Tensor = torch.linalg.vector_norm(stream, dim=-1, keepdim=True)
         return (x / length).mul_(self._scaled)
 

@@ -9,7 +9,15 @@ from torch import Tensor, cat
 
 from outdraft.engine.kv_cache import BlockPool
 from outdraft.engine.proposers.proposer import Proposal
-from outdraft.engine.sampling import Row, Stream, draw, probabilities, processed_logits, row_noise
+from outdraft.engine.sampling import (
+    Row,
+    Stream,
+    draw,
+    likeliest,
+    probabilities,
+    processed_logits,
+    row_noise,
+)
 from outdraft.engine.sequence import Sequence
 
 
@@ -110,7 +118,7 @@ class Sampler:
         processed = processed_logits(logits, rows)
         noise = row_noise(rows, self._vocab_size, logits.device, self._stream)
         scores = processed if noise is None else processed + noise.index_select(1, target_ids)
-        drawn = target_ids[scores.argmax(1)]
+        drawn = target_ids[likeliest(scores)]
         if not self._keep_probs:
             return drawn, None
         probs = probabilities(processed, rows)

@@ -20,8 +20,7 @@ from torch import Tensor
 from outdraft.engine.kv_cache import BlockPool
 from outdraft.engine.proposers.cached import CachedProposer, CachedText, Drafting, Sampler
 from outdraft.engine.proposers.proposer import DraftRequest, Observation, Proposal
-from outdraft.engine.runners.eager import EagerHeadRunner
-from outdraft.engine.runners.runner import Run
+from outdraft.engine.runners.runner import HeadRunner, Run
 from outdraft.engine.sequence import Sequence
 
 # Features of so many tokens wait until drafts are asked for; more are read at once.
@@ -42,7 +41,7 @@ class _Text(CachedText):
 
 
 class EagleProposer(CachedProposer[_Text]):
-    def __init__(self, runner: EagerHeadRunner, pool: BlockPool, *, keep_probs: bool) -> None:
+    def __init__(self, runner: HeadRunner, pool: BlockPool, *, keep_probs: bool) -> None:
         """`keep_probs`: the rejection rule needs them."""
         super().__init__(pool)
         self._runner = runner

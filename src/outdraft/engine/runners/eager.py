@@ -68,10 +68,6 @@ class EagerHeadRunner:
 
     @torch.inference_mode()
     def start_chain(self, runs: Seq[Run], num_tokens: int) -> EagerHeadChain:
-        """Computes `runs`, one wanted row each, with room for up to `num_tokens` drafts.
-
-        Drafts that the blocks of a sequence have no room for leave no trace in the cache.
-        """
         return EagerHeadChain(self, runs, num_tokens)
 
     def forward(self, runs: Seq[Run]) -> Tensor:

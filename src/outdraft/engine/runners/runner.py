@@ -11,6 +11,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from outdraft.engine.models.head import Head
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -40,4 +42,28 @@ class Runner(Protocol):
 
     def run(self, runs: Seq[Run]) -> RunResult:
         """Computes all runs in one batch and writes their keys and values to the cache."""
+        ...
+
+
+class HeadChain(Protocol):
+    """One draft token after another for each of several sequences. The head's own output takes the
+    place of features."""
+
+    logits: Tensor  # (sequences, vocab) for the next token
+
+    def extend(self, tokens: Seq[int]) -> None:
+        """Reads one more token of each sequence."""
+        ...
+
+
+class HeadRunner(Runner, Protocol):
+    """Runs a head, whose logits are over a draft vocabulary."""
+
+    head: Head
+
+    def start_chain(self, runs: Seq[Run], num_tokens: int) -> HeadChain:
+        """Computes `runs`, one wanted row each, with room for up to `num_tokens` drafts.
+
+        Drafts that the blocks of a sequence have no room for leave no trace in the cache.
+        """
         ...

@@ -1,0 +1,190 @@
+"""The compiled library: which one fits this CPU, its functions and structures.
+
+Structures mirror `step.h` field by field.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+FORMATS = {"float32": 0, "bfloat16": 1, "int8": 2, "int4": 3}
+GROUP = 32  # inputs that are rounded together
+LANES = 16  # numbers of a vector
+
+
+class CProduct(Structure):
+    _fields_ = [
+        ("format", c_int32),
+        ("num_outputs", c_int32),
+        ("num_inputs", c_int32),
+        ("panels", c_void_p),
+        ("bias", c_void_p),
+    ]
+
+
+class CLayer(Structure):
+    _fields_ = [
+        ("qkv", CProduct),
+        ("output", CProduct),
+        ("gate_up", CProduct),
+        ("down", CProduct),
+        ("attention_norm", c_void_p),
+        ("mlp_norm", c_void_p),
+        ("qk_norm", c_void_p),
+        ("keys", c_void_p),
+        ("values", c_void_p),
+        ("rotates", c_int32),
+        ("window", c_int32),
+    ]
+
+
+class CCacheShape(Structure):
+    _fields_ = [
+        ("num_heads", c_int32),
+        ("num_kv_heads", c_int32),
+        ("head_dim", c_int32),
+        ("num_blocks", c_int32),
+        ("is_short", c_int32),
+    ]
+
+
+class CModel(Structure):
+    _fields_ = [
+        ("hidden_size", c_int32),
+        ("intermediate_size", c_int32),
+        ("vocab_size", c_int32),
+        ("num_layers", c_int32),
+        ("cache", CCacheShape),
+        ("eps", c_float),
+        ("query_scale", c_float),
+        ("layers", POINTER(CLayer)),
+        ("norm", c_void_p),
+        ("head", CProduct),
+        ("embedding", c_void_p),
+        ("is_short", c_int32),
+        ("first_key", c_int32),
+        ("frequencies", c_void_p),
+        ("token_norm", c_void_p),
+        ("hidden_norm", c_void_p),
+        ("norm_before_residual", c_int32),
+    ]
+
+
+class CBatch(Structure):
+    _fields_ = [
+        ("num_rows", c_int32),
+        ("num_runs", c_int32),
+        ("num_wanted", c_int32),
+        ("num_taps", c_int32),
+        ("tokens", c_void_p),
+        ("positions", c_void_p),
+        ("slots", c_void_p),
+        ("first_rows", c_void_p),
+        ("first_blocks", c_void_p),
+        ("tables", c_void_p),
+        ("wanted", c_void_p),
+        ("taps", c_void_p),
+        ("inputs", c_void_p),
+        ("features", c_void_p),
+        ("hidden", c_void_p),
+        ("logits", c_void_p),
+    ]
+
+
+@cache
+def library() -> Any | None:
+    """None where this installation has none that runs on this CPU."""
+    folder = Path(__file__).parent
+    for level in _levels():
+        path = folder / f"step-{level}.so"
+        if path.exists():
+            return _declared(ctypes.CDLL(str(path)))
+    return None
+
+
+def _levels() -> tuple[str, ...]:
+    """What this CPU can, best first."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    flags = _cpu_flags()
+    levels = []
+    if capability == "AVX512" and "avx512_vnni" in flags:
+        levels.append("avx512")
+    if capability in ("AVX512", "AVX2"):
+        levels.append("avx2")
+    return (*levels, "any")
+
+
+def _cpu_flags() -> frozenset[str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return frozenset()
+    flags = next((line for line in lines if line.startswith("flags")), "")
+    return frozenset(flags.split())
+
+
+def _declared(lib: Any) -> Any:
+    lib.packed_bytes.argtypes = [c_int, c_int, c_int]
+    lib.packed_bytes.restype = c_int64
+    lib.pack.argtypes = [c_int, c_int, c_int, c_void_p, c_void_p]
+    lib.pack.restype = None
+    lib.pool_open.argtypes = [c_int]
+    lib.pool_open.restype = c_void_p
+    lib.pool_close.argtypes = [c_void_p]
+    lib.pool_close.restype = None
+    lib.space_open.argtypes = []
+    lib.space_open.restype = c_void_p
+    lib.space_close.argtypes = [c_void_p]
+    lib.space_close.restype = None
+    lib.run_step.argtypes = [POINTER(CModel), POINTER(CBatch), c_void_p, c_void_p]
+    lib.run_product.argtypes = [POINTER(CProduct), c_int32, c_void_p, c_void_p, c_void_p, c_void_p]
+    return lib
+
+
+class Computer:
+    """The threads that compute, and the memory in which they do. One step at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._key: tuple[int, int] | None = None  # process and threads
+        self._pool: int | None = None
+        self._space: int | None = None
+
+    def step(self, model: CModel, batch: CBatch) -> None:
+        with self._lock:
+            lib, pool = self._ready()
+            _check(lib.run_step(model, batch, self._space, pool))
+
+    def multiply(self, product: CProduct, inputs: torch.Tensor, outputs: torch.Tensor) -> None:
+        with self._lock:
+            lib, pool = self._ready()
+            where = inputs.data_ptr(), outputs.data_ptr()
+            _check(lib.run_product(product, len(inputs), *where, self._space, pool))
+
+    def _ready(self) -> tuple[Any, int | None]:
+        lib = library()
+        assert lib is not None
+        key = os.getpid(), torch.get_num_threads()
+        if key != self._key:
+            if self._pool is not None and self._key is not None and self._key[0] == key[0]:
+                lib.pool_close(self._pool)  # threads of another process are not ours to end
+            self._pool = lib.pool_open(key[1])
+            self._space = self._space or lib.space_open()
+            self._key = key
+        return lib, self._pool
+
+
+def _check(failed: int) -> None:
+    if failed:
+        raise MemoryError("no memory for a step")
+
+
+computer = Computer()

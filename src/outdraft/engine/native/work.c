@@ -1,0 +1,246 @@
+#include "work.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "vectors.h"
+
+enum { ROWS_AT_ONCE = 64 }; /* of the gates: what a thread holds before it multiplies them */
+enum { LONG_RUN = 16 };     /* longer runs are dealt to several threads */
+enum { CHUNK_BYTES = 1 << 15 };
+
+struct Space {
+    char *memory;
+    size_t size;
+};
+
+Space *space_open(void) { return calloc(1, sizeof(Space)); }
+
+void space_close(Space *space) {
+    free(space->memory);
+    free(space);
+}
+
+char *space_memory(Space *space) { return space->memory; }
+
+/* ---------------------------------------------------------------- memory */
+
+static void *take(Arena *arena, size_t bytes) {
+    size_t at = arena->used;
+    arena->used += (bytes + 63) / 64 * 64;
+    return arena->base ? arena->base + at : NULL;
+}
+
+Inputs take_inputs(Arena *arena, float *values, int rows, int num_inputs) {
+    size_t groups = (size_t)num_inputs / GROUP;
+    Inputs inputs = {.values = values, .stride = num_inputs, .num_inputs = num_inputs};
+    inputs.codes = take(arena, (size_t)rows * num_inputs);
+    inputs.scales = take(arena, rows * groups * sizeof(float));
+    inputs.sums = take(arena, rows * groups * sizeof(int32_t));
+    return inputs;
+}
+
+void lay_out(Step *step, Arena *arena) {
+    const Model *model = step->model;
+    size_t rows = (size_t)step->batch->num_rows, wanted = (size_t)step->batch->num_wanted;
+    size_t hidden = (size_t)model->hidden_size, width = (size_t)model->intermediate_size;
+    step->stream = take(arena, rows * hidden * 4);
+    step->normed = take(arena, rows * step->input_size * 4);
+    step->qkv = take(arena, rows * step->qkv_size * 4);
+    step->attended = take(arena, rows * step->query_size * 4);
+    step->middle = take(arena, rows * hidden * 4);
+    step->mlp = take(arena, rows * width * 4);
+    step->angles = take(arena, rows * model->cache.head_dim * 4);
+    step->last = take(arena, wanted * hidden * 4);
+    step->normed_in = take_inputs(arena, step->normed, (int)rows, step->input_size);
+    step->attended_in = take_inputs(arena, step->attended, (int)rows, step->query_size);
+    step->middle_in = take_inputs(arena, step->middle, (int)rows, (int)hidden);
+    step->mlp_in = take_inputs(arena, step->mlp, (int)rows, (int)width);
+    step->last_in = take_inputs(arena, step->last, (int)wanted, (int)hidden);
+    step->scratch = take(arena, pool_size(step->pool) * step->scratch_size * sizeof(float));
+}
+
+int reserve(Space *space, size_t bytes) {
+    if (bytes <= space->size) return 1;
+    free(space->memory);
+    space->size = (bytes + bytes / 4 + 4095) / 4096 * 4096;
+    space->memory = aligned_alloc(4096, space->size);
+    if (!space->memory) space->size = 0;
+    return space->memory != NULL;
+}
+
+/* ---------------------------------------------------------------- parts of a step */
+
+static void read_embedding(const Model *model, int token, float *to) {
+    int64_t at = (int64_t)token * model->hidden_size;
+    if (!model->is_short) {
+        memcpy(to, (const float *)model->embedding + at, model->hidden_size * sizeof(float));
+        return;
+    }
+    for (int i = 0; i < model->hidden_size; i++) {
+        uint32_t bits = (uint32_t)((const uint16_t *)model->embedding)[at + i] << 16;
+        memcpy(to + i, &bits, 4);
+    }
+}
+
+/* A multiple of 16 values. */
+void norm_row(const float *x, const float *weight, int size, float eps, float *to) {
+    floats sums = all(0);
+    for (int i = 0; i < size; i += LANES) sums = fused(load(x + i), load(x + i), sums);
+    floats scale = all(1 / sqrtf(sum_of(sums) / size + eps));
+    for (int i = 0; i < size; i += LANES) store(to + i, load(x + i) * scale * load(weight + i));
+}
+
+void round_row(const Product *product, const Inputs *inputs, int row) {
+    if (is_rounded(product))
+        for (int group = 0; group < inputs->num_inputs / GROUP; group++)
+            round_group(inputs, row, group);
+}
+
+void start_row(Step *step, int row) {
+    const Model *model = step->model;
+    const Batch *batch = step->batch;
+    int half = model->cache.head_dim / 2, size = model->hidden_size;
+    float *angles = step->angles + (int64_t)row * 2 * half;
+    for (int i = 0; i < half; i++) {
+        float angle = (float)batch->positions[row] * model->frequencies[i];
+        angles[i] = cosf(angle), angles[half + i] = sinf(angle);
+    }
+    float *stream = step->stream + (int64_t)row * size;
+    if (!model->token_norm) {
+        read_embedding(model, batch->tokens[row], stream);
+        return;
+    }
+    float *normed = step->normed + (int64_t)row * 2 * size;
+    const float *hidden = batch->inputs + (int64_t)row * size;
+    read_embedding(model, batch->tokens[row], stream);
+    norm_row(stream, model->token_norm, size, model->eps, normed);
+    norm_row(hidden, model->hidden_norm, size, model->eps, normed + size);
+    memcpy(stream, model->norm_before_residual ? normed + size : hidden, size * sizeof(float));
+    round_row(&model->layers[0].qkv, &step->normed_in, row);
+}
+
+void tap_row(const Step *step, int layer, int row) {
+    const Batch *batch = step->batch;
+    int64_t size = step->model->hidden_size;
+    for (int tap = 0; tap < batch->num_taps; tap++)
+        if (batch->taps[tap] == layer)
+            memcpy(batch->features + (row * (int64_t)batch->num_taps + tap) * size,
+                   step->stream + row * size, size * sizeof(float));
+}
+
+/* Panels that are one chunk: enough bytes, and chunks for every thread. */
+static int chunk_of(const Product *product, int panels, int threads) {
+    int64_t bytes = packed_bytes(product->format, PANEL, product->num_inputs);
+    int chunk = (int)(CHUNK_BYTES / bytes), most = panels / (4 * threads);
+    chunk = chunk > most ? most : chunk;
+    return chunk < 1 ? 1 : chunk;
+}
+
+void multiply_chunk(const Step *step, const Product *product, const Inputs *inputs,
+                           int num_rows, int chunk, float *outputs, int64_t stride, int adds) {
+    int panels = num_panels(product), size = chunk_of(product, panels, pool_size(step->pool));
+    int from = chunk * size, to = from + size < panels ? from + size : panels;
+    multiply(product, inputs, 0, num_rows, from, to, outputs, stride, adds);
+}
+
+int num_chunks(const Step *step, const Product *product) {
+    int panels = num_panels(product), size = chunk_of(product, panels, pool_size(step->pool));
+    return (panels + size - 1) / size;
+}
+
+INLINE floats silu(floats x) { return x / (all(1) + exponential(-x)); }
+
+static int gate_groups(const Step *step, const Layer *layer) {
+    int groups = step->model->intermediate_size / PANEL;
+    int size = (chunk_of(&layer->gate_up, 2 * groups, pool_size(step->pool)) + 1) / 2;
+    return size;
+}
+
+int num_gate_chunks(const Step *step, const Layer *layer) {
+    int groups = step->model->intermediate_size / PANEL, size = gate_groups(step, layer);
+    return (groups + size - 1) / size;
+}
+
+void multiply_gates(Step *step, const Layer *layer, int chunk) {
+    int width = step->model->intermediate_size, groups = width / PANEL;
+    int num_rows = step->batch->num_rows, size = gate_groups(step, layer);
+    float gates[ROWS_AT_ONCE][2 * PANEL];
+    for (int group = chunk * size; group < (chunk + 1) * size && group < groups; group++)
+        for (int row = 0; row < num_rows; row += ROWS_AT_ONCE) {
+            int count = num_rows - row < ROWS_AT_ONCE ? num_rows - row : ROWS_AT_ONCE;
+            for (int part = 0; part < 2; part++) {
+                int panel = part * groups + group;
+                multiply(&layer->gate_up, &step->middle_in, row, count, panel, panel + 1,
+                         gates[0] + part * PANEL - panel * PANEL, 2 * PANEL, 0);
+            }
+            for (int r = 0; r < count; r++) {
+                float *to = step->mlp + (int64_t)(row + r) * width + group * PANEL;
+                for (int i = 0; i < PANEL; i += LANES)
+                    store(to + i, silu(load(gates[r] + i)) * load(gates[r] + PANEL + i));
+                if (is_rounded(&layer->down)) round_group(&step->mlp_in, row + r, group);
+            }
+        }
+}
+
+/* ---------------------------------------------------------------- attention */
+
+static int rows_of(const Batch *batch, int run) {
+    int end = run + 1 < batch->num_runs ? batch->first_rows[run + 1] : batch->num_rows;
+    return end - batch->first_rows[run];
+}
+
+void place_row(Step *step, const Layer *layer, int row) {
+    const Model *model = step->model;
+    const CacheShape *cache = &model->cache;
+    float *qkv = step->qkv + (int64_t)row * step->qkv_size;
+    if (layer->qk_norm)
+        for (int head = 0; head < cache->num_heads + cache->num_kv_heads; head++) {
+            int64_t at = (int64_t)head * cache->head_dim;
+            norm_row(qkv + at, layer->qk_norm + at, cache->head_dim, model->eps, qkv + at);
+        }
+    const float *angles = step->angles + (int64_t)row * cache->head_dim;
+    rotate_row(cache, qkv, layer->rotates ? angles : NULL, model->query_scale);
+    for (int head = 0; head < cache->num_kv_heads; head++)
+        write_row(cache, qkv, head, step->batch->slots[row], layer->keys, layer->values);
+}
+
+static void attend_rows(Step *step, const Layer *layer, int run, int row, int count, int head,
+                        int thread) {
+    const Model *model = step->model;
+    const Batch *batch = step->batch;
+    int per_kv = model->cache.num_heads / model->cache.num_kv_heads;
+    attend(&model->cache, step->qkv + (int64_t)row * step->qkv_size, step->qkv_size, count, head,
+           batch->positions[row], layer->window, model->first_key,
+           batch->tables + batch->first_blocks[run], layer->keys, layer->values,
+           step->scratch + thread * step->scratch_size,
+           step->attended + (int64_t)row * step->query_size, step->query_size);
+    int groups = per_kv * model->cache.head_dim / GROUP;
+    if (is_rounded(&layer->output))
+        for (int r = row; r < row + count; r++)
+            for (int group = 0; group < groups; group++)
+                round_group(&step->attended_in, r, head * groups + group);
+}
+
+int num_parts(const Step *step) {
+    const Batch *batch = step->batch;
+    int parts = 0;
+    for (int run = 0; run < batch->num_runs; run++)
+        parts += (rows_of(batch, run) + LONG_RUN - 1) / LONG_RUN;
+    return parts * step->model->cache.num_kv_heads;
+}
+
+void attend_part(Step *step, const Layer *layer, int chunk, int thread) {
+    const Batch *batch = step->batch;
+    int heads = step->model->cache.num_kv_heads, head = chunk % heads, part = chunk / heads;
+    for (int run = 0;; run++) {
+        int rows = rows_of(batch, run), parts = (rows + LONG_RUN - 1) / LONG_RUN;
+        if (part < parts) {
+            int at = part * LONG_RUN, count = rows - at < LONG_RUN ? rows - at : LONG_RUN;
+            attend_rows(step, layer, run, batch->first_rows[run] + at, count,
+                        head, thread);
+            return;
+        }
+        part -= parts;
+    }
+}
