@@ -6,18 +6,22 @@ TORCH  ?= 2.13.0
 BIN   := .venv/bin
 PIP   := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := .venv/.installed
-CODE  := src tests $(wildcard benchmarks)
+CODE  := src tests $(wildcard benchmarks) setup.py $(wildcard dev/*.py)
+
+NATIVE  := src/outdraft/engine/native
+LIBRARY := $(NATIVE)/step-any.so
+COMPILE  = $(or $(wildcard $(BIN)/python),$(PYTHON)) dev/compile_native.py
 
 # Compiled code is kept: else every worker and every command that a test starts compiles it again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tune demo check test test-slow test-engines clean
+.PHONY: help setup native tune demo check test test-slow test-engines clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP)  ## make .venv and install everything (redone when pyproject.toml changes)
+setup: $(STAMP) $(LIBRARY)  ## make .venv and install everything (redone when pyproject.toml or C changes)
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"outdraft needs Python 3.11 or newer, $(PYTHON) is {v[0]}.{v[1]}; run make PYTHON=python3.11 (or newer)")'
@@ -28,6 +32,14 @@ $(STAMP): pyproject.toml
 	@echo "setup: outdraft and what it is developed with"
 	@$(PIP) --editable ".[dev]"
 	@touch $@
+
+# Of this checkout, whichever .venv is installed from. Without a compiler the rest works.
+$(LIBRARY): $(wildcard $(NATIVE)/*.[ch]) dev/compile_native.py
+	@echo "setup: the engine's C library"
+	@$(COMPILE) || true
+
+native:  ## compile the engine's C library, or fail (setup does without)
+	@$(COMPILE)
 
 tune: setup  ## find the best settings for the default model on this machine (under 10 minutes)
 	@$(BIN)/outdraft tune
@@ -67,5 +79,5 @@ test-engines: setup  ## real llama.cpp and vLLM and SGLang's parser, each in its
 
 clean:  ## remove .venv, .engines, caches and build products (not the model cache)
 	@rm -rf .venv .engines build dist out tune-out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache \
-		.hypothesis .import_linter_cache
+		.hypothesis .import_linter_cache $(NATIVE)/*.so
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
