@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from contextlib import suppress
 from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
@@ -101,11 +102,14 @@ class CBatch(Structure):
 
 @cache
 def library() -> Any | None:
-    """None where this installation has none that runs on this CPU."""
+    """None where this installation has none that runs on this CPU, or $OUTDRAFT_NO_NATIVE is 1."""
+    if os.environ.get("OUTDRAFT_NO_NATIVE", "0") not in ("", "0"):
+        return None
     folder = Path(__file__).parent
     for level in _levels():
         path = folder / f"step-{level}.so"
-        if path.exists():
+        # One that was made for another system cannot be loaded: the same as none.
+        with suppress(OSError):
             return _declared(ctypes.CDLL(str(path)))
     return None
 
