@@ -5,6 +5,7 @@ Needs Python alone. `make native` runs it; `setup.py` and `build_backend.py` imp
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import shlex
@@ -38,6 +39,14 @@ X86_LEVELS = {
 
 def sources() -> list[Path]:
     return sorted(FOLDER.glob("*.c"))
+
+
+def digest() -> str:
+    """Of sources and headers. A library carries it, so that it is not used with others."""
+    total = hashlib.sha256()
+    for file in sorted(FOLDER.glob("*.[ch]")):
+        total.update(file.read_bytes())
+    return total.hexdigest()
 
 
 def levels() -> dict[str, tuple[str, ...]]:
@@ -91,9 +100,11 @@ def _compile_with(compiler: Sequence[str], folder: Path) -> bool:
     with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as aside:
         # zig's cache would be in the home folder, which may be read-only or missing.
         environment = {"ZIG_GLOBAL_CACHE_DIR": aside, "ZIG_LOCAL_CACHE_DIR": aside, **os.environ}
+        carried = Path(aside, "digest.c")
+        carried.write_text(f'const char sources_digest[] = "{digest()}";\n')
+        inputs = [*map(str, sources()), str(carried), *LIBRARIES]
         running = []
         for name, level in levels().items():
-            inputs = [*map(str, sources()), *LIBRARIES]
             output = ["-shared", "-o", f"{aside}/step-{name}.so"]
             command = [*_with_flags(compiler, level), *inputs, *output]
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from outdraft.engine.native import library as native
+from outdraft.errors import OutdraftError
 from outdraft.testing.tiny_models import tiny_model
 
 # Prints the runner's name and a text.
@@ -49,3 +51,17 @@ def test_what_cannot_be_loaded_is_none(tmp_path: Path, monkeypatch: pytest.Monke
     assert native.library.__wrapped__() is None
     (tmp_path / "step-any.so").write_bytes(b"of another system")
     assert native.library.__wrapped__() is None
+
+
+def test_a_library_of_other_sources_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if native.library() is None:
+        pytest.skip("the library is not compiled here")
+    shutil.copytree(Path(native.__file__).parent, tmp_path / "native")
+    monkeypatch.setattr(native, "__file__", str(tmp_path / "native" / "library.py"))
+    assert native.library.__wrapped__() is not None
+    with (tmp_path / "native" / "step.h").open("a") as header:
+        header.write("/* a field more */")
+    with pytest.raises(OutdraftError, match=r"of other C sources .*; run `make native`"):
+        native.library.__wrapped__()

@@ -6,6 +6,7 @@ Structures mirror `step.h` field by field.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import threading
 from contextlib import suppress
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from outdraft.errors import OutdraftError
 
 FORMATS = {"float32": 0, "bfloat16": 1, "int8": 2, "int4": 3}
 GROUP = 32  # inputs that are rounded together
@@ -110,8 +113,25 @@ def library() -> Any | None:
         path = folder / f"step-{level}.so"
         # One that was made for another system cannot be loaded: the same as none.
         with suppress(OSError):
-            return _declared(ctypes.CDLL(str(path)))
+            lib = ctypes.CDLL(str(path))
+            _check_sources(lib, folder)
+            return _declared(lib)
     return None
+
+
+def _check_sources(lib: Any, folder: Path) -> None:
+    """With structures of other sources a library writes anywhere. Wheels hold no sources."""
+    files = sorted(folder.glob("*.[ch]"))
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    try:
+        carried = (ctypes.c_char * len(digest)).in_dll(lib, "sources_digest").raw.decode()
+    except ValueError:
+        carried = "none"
+    if files and carried != digest:
+        raise OutdraftError(
+            f"{folder} holds a library of other C sources than those beside it; run `make native`, "
+            "or set OUTDRAFT_NO_NATIVE=1 to do without"
+        )
 
 
 def _levels() -> tuple[str, ...]:
