@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "dev" / "engines"))
 
 from gguf_as import write_as  # noqa: E402
+
 from outdraft.catalog import resolve  # noqa: E402
 from outdraft.workload.sets import choose_prompts  # noqa: E402
 
@@ -121,7 +122,9 @@ def start(name: str, port: int, threads: int, files: dict[str, Path]) -> Process
     flags = ["-c", "4096", "-np", "1", "-t", str(threads), "-tb", str(threads), "--no-webui"]
     more = ["-md", str(files["draft"]), "--spec-draft-n-max", "4"] if "draft" in name else []
     address = ["--host", "127.0.0.1", "--port", str(port)]
-    return Process([str(program), "-m", str(files[kind]), *address, *flags, *more], port, cache_prompt=False)
+    return Process(
+        [str(program), "-m", str(files[kind]), *address, *flags, *more], port, cache_prompt=False
+    )
 
 
 def gguf_files(folder: Path) -> dict[str, Path]:
