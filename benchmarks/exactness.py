@@ -2,13 +2,14 @@
 
     python benchmarks/exactness.py                              # 270 prompts × 128 tokens
     python benchmarks/exactness.py --prompts 8 --tokens 32      # a quick look
+    python benchmarks/exactness.py --quantization int8 --head smollm2-135m-eagle
     python benchmarks/exactness.py --prompts 60 --out new.jsonl # then: cmp old.jsonl new.jsonl
 
 Every prompt is written once without speculation (`off`, sixteen at a time) and once with each
 method, in batches of 1 to 16 and with k from 1 to 8. A third of the prompts are greedy, a third
 sampled at 0.7, a third at 1.0; every second one also has penalties, a bias, min-p, top-p or stop
 strings. A divergence is a text whose tokens differ from those of `off`; its position is the first
-that differs. With the `coupled` rule in float32 on a CPU there are none, and this is the evidence.
+that differs. With the `coupled` rule on a CPU there are none, and this is the evidence.
 
 The draft is the target itself in 4 bits: it agrees often, not always. `--head DIR` adds `eagle`
 with a head for the target. `--out FILE` writes every text as a line of JSON. Two versions of
@@ -142,6 +143,8 @@ def measure(
     *,
     target: str = "smollm2-135m",
     head: str | None = None,
+    dtype: str = "float32",
+    quantization: str = "none",
     say: Say = lambda line: None,
 ) -> list[Arm]:
     """`off` first, then every method against it."""
@@ -149,7 +152,7 @@ def measure(
     expected: list[list[int]] = []
     for method in ("off", *METHODS, *(["eagle"] if head else [])):
         speculation = _speculation(method, target, head)
-        engine = load_engine(target, speculation, dtype="float32")
+        engine = load_engine(target, speculation, dtype=dtype, quantization=quantization)
         started = time.perf_counter()
         # Other batch sizes for `off` than for the rest: they must not change a text either.
         sizes, ks = ((16,), range(1)) if speculation.is_off else (BATCHES, range(1, 9))
@@ -194,6 +197,8 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=128, metavar="N", help="per prompt")
     parser.add_argument("--target", default="smollm2-135m")
     parser.add_argument("--head", metavar="DIR", help="a head for the target: adds eagle")
+    parser.add_argument("--dtype", default="float32", help="float32 or bfloat16")
+    parser.add_argument("--quantization", default="none", help="of the target: none, int8, int4")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write every text, as JSON lines")
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
     options = parser.parse_args()
@@ -202,6 +207,8 @@ def main() -> int:
         options.tokens,
         target=options.target,
         head=options.head,
+        dtype=options.dtype,
+        quantization=options.quantization,
         say=lambda line: print(line, file=sys.stderr, flush=True),
     )
     if options.out:
