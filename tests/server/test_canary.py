@@ -47,6 +47,23 @@ def test_it_is_off_without_a_share() -> None:
         assert not canary.in_slice
 
 
+@given(st.floats(0.5, 8.0))
+def test_slices_cost_one_percent_at_most(speedup: float) -> None:
+    """However much faster texts are with drafts: a step of 0.1 s writes so many tokens."""
+    canary = Canary(0.02, chance=1.0)
+    with_drafts = replace(DECODING, num_decoded=1000)
+    without = replace(WITHOUT_DRAFTS, num_decoded=round(1000 / speedup))
+    num_steps, num_inside, written = 20_000, 0, 0
+    for _ in range(num_steps):
+        num_inside += canary.in_slice
+        stats = without if canary.in_slice else with_drafts
+        canary.observe(stats, [update()])
+        written += stats.num_decoded
+    assert written >= 1000 * (0.99 * num_steps - 3)
+    if speedup < 1.9:  # then it is the share that limits
+        assert num_inside > 0.019 * num_steps
+
+
 @given(st.floats(0.001, 0.02), st.integers(0, 999))
 def test_slices_stay_within_their_share(share: float, seed: int) -> None:
     """But for the last slice, whose steps may be slower than was expected of them."""
