@@ -8,9 +8,9 @@ others go on: what drafts for these are worth to all who share their steps.
 
 A slice begins at a step of a request that is drawn: by a hash, so it depends on nothing that the
 texts or the load do. Slices together take at most a given share of the seconds of decoding, from
-the first slice on: one may begin only when there is room for all of its steps. And they may cost half
-of that in tokens (1 % with a share of 2 %): where drafts make texts three times as fast, there are
-fewer slices.
+the first slice on: one may begin only when there is room for all of its steps. And they may cost
+half of that in tokens (1 % with a share of 2 %): where drafts make texts three times as fast, there
+are fewer slices.
 
 Under the coupled rule no text changes by this, and under the rejection rule no distribution.
 """
