@@ -39,11 +39,22 @@ static uint16_t to_bfloat16(float value) {
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+/* To the nearest, ties to even. */
 static uint16_t to_half(float value) {
-    _Float16 half = (_Float16)value;
-    uint16_t bits;
-    memcpy(&bits, &half, 2);
-    return bits;
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    uint32_t sign = bits >> 16 & 0x8000;
+    bits &= 0x7fffffff;
+    if (bits >= 0x47800000) /* 65536 and more, infinity, no number */
+        return (uint16_t)(sign | 0x7c00 | (bits > 0x7f800000) << 9);
+    if (bits < 0x38800000) { /* in units of 2^-24, which are those of a float in 0.5 to 1 */
+        float small;
+        memcpy(&small, &bits, 4);
+        small += 0.5f;
+        memcpy(&bits, &small, 4);
+        return (uint16_t)(sign | (bits - 0x3f000000));
+    }
+    return (uint16_t)(sign | (bits + 0xfff + (bits >> 13 & 1) - 0x38000000) >> 13);
 }
 
 static int clamp(float value, int low, int high) {
