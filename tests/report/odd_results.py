@@ -9,7 +9,9 @@ from outdraft.decide.evidence import Evidence
 from outdraft.decide.verdict import decide
 from outdraft.plan.findings import Check
 from outdraft.speculation import Speculation
+from outdraft.stats.ratios import Ratio
 from outdraft.tune import results as states
+from outdraft.tune.arm import proposer_name
 from outdraft.tune.results import (
     AcceptanceResult,
     ArmResult,
@@ -19,6 +21,7 @@ from outdraft.tune.results import (
     Pruned,
     Results,
 )
+from outdraft.tune.schedule import schedule_of
 from tests.report.sample_results import prediction_of, ratio_about, sample_results
 
 SCRIPT = "<script>document.title = 'owned'</script>\"'&"
@@ -188,17 +191,119 @@ def forty_arms() -> Results:
     )
     return replace(
         results, loads=loads, main_load=loads[3].name, prediction=prediction_of(loads),
-        acceptance=results.acceptance + acceptance,
+        acceptance=results.acceptance + acceptance, schedule=(),
     )  # fmt: skip
+
+
+def wins_everywhere() -> Results:
+    """With one proposer at all three loads."""
+    results = sample_results()
+    loads = (*results.loads[:2], _moved_to(results.loads[1], "concurrency 16", 16))
+    return replace(results, loads=loads, schedule=schedule_of(loads, _proposer(loads[1])))
+
+
+def wins_in_parts() -> Results:
+    """For a category at the main load, and for all of the traffic together at none."""
+    results = sample_results()
+    loads = tuple(
+        replace(
+            load,
+            verdict=decide(
+                Evidence(
+                    e2e=ratio_about(0.97, 0.08, 20),
+                    by_category={
+                        "code": ratio_about(1.6, 0.1, 20, 2),
+                        "chat": ratio_about(0.7, 0.1, 20, 2),
+                    },
+                )
+            ),
+            arms=tuple(_measured_as(arm, load, ratio_about(0.97, 0.08, 20)) for arm in load.arms),
+        )
+        for load in results.loads
+    )
+    return replace(results, loads=loads, schedule=(), prediction=prediction_of(loads))
+
+
+def loses() -> Results:
+    """At every load, and n-grams are the best there is."""
+    results = sample_results()
+    loads = tuple(
+        replace(
+            load,
+            verdict=decide(Evidence(e2e=ratio_about(0.83, 0.04, 20))),
+            arms=tuple(_measured_as(arm, load, ratio_about(0.83, 0.04, 20)) for arm in load.arms),
+        )
+        for load in results.loads
+    )
+    return replace(results, loads=loads, schedule=(), prediction=prediction_of(loads))
+
+
+def another_proposer() -> Results:
+    """Pays with many at a time: the schedule of the first load's is off there."""
+    results = sample_results()
+    first, second, _ = results.loads
+    other = next(arm for arm in second.arms if arm.speculation.method == "eagle")
+    arms = tuple(
+        replace(arm, state=states.BEST, measured=ratio_about(1.41, 0.05, 20))
+        if arm is other
+        else replace(arm, state=states.RACED)
+        if arm.name == second.best
+        else arm
+        for arm in second.arms
+    )
+    loads = (first, replace(second, arms=arms, best=other.name))
+    schedule = schedule_of(loads, _proposer(first))
+    return replace(results, loads=loads, main_load=first.name, schedule=schedule)
+
+
+def out_of_time() -> Results:
+    """Off and the first blocks of one proposer; nothing was chosen."""
+    results = sample_results()
+    loads = tuple(
+        replace(
+            load,
+            best=None,
+            verdict=None,
+            arms=tuple(
+                arm
+                if arm.state == states.BASELINE
+                else ArmResult(arm.name, arm.speculation, states.PREDICTED, predicted=arm.predicted)
+                for arm in load.arms
+            ),
+        )
+        for load in results.loads
+    )
+    return replace(
+        results, loads=loads, schedule=(), is_complete=False, prediction=prediction_of(loads)
+    )
 
 
 ODD: dict[str, Callable[[], Results]] = {
     each.__name__: each
     for each in (
         one_load_failed, nothing_measured, all_inconclusive, no_acceptance, hostile_names,
-        long_names, single_arm, forty_arms,
+        long_names, single_arm, forty_arms, wins_everywhere, wins_in_parts, loses,
+        another_proposer, out_of_time,
     )
 }  # fmt: skip
+
+
+def _moved_to(load: LoadResult, name: str, concurrency: int) -> LoadResult:
+    return replace(load, name=name, concurrency=concurrency)
+
+
+def _measured_as(arm: ArmResult, load: LoadResult, measured: Ratio) -> ArmResult:
+    """The judged arm with these figures; others lose."""
+    if arm.measured is None:
+        return arm
+    if arm.name != load.best:
+        return replace(arm, measured=ratio_about(0.7, 0.05, arm.measured.num_blocks))
+    return replace(arm, measured=measured, ratios={"e2e": measured})
+
+
+def _proposer(load: LoadResult) -> str:
+    assert load.best_arm is not None
+    return proposer_name(load.best_arm.speculation)
 
 
 def _failed(arm: ArmResult, reason: str) -> ArmResult:

@@ -37,6 +37,8 @@ from outdraft.tune.results import (
     Pruned,
     Results,
 )
+from outdraft.tune.schedule import schedule_of
+from outdraft.tune.wording import results_json
 from outdraft.whole_file import write_json
 from tests.planted_rounds import accepted_from_chances, expected_tokens, round_cost
 
@@ -48,6 +50,10 @@ _SHIFTS = (-0.04, 0.12, 0.16, -0.16, 0.10, -0.06, 0.03, -0.10)
 _BANDS = {"0": (0.6, 1.04), "0.3-0.7": (0.2, 0.97), "0.7-1": (0.2, 0.88)}
 _MOST_K = 8
 _GIB = 2**30
+_REASONS = {
+    states.DROPPED: "unlikely to beat the best after its blocks",
+    states.PROFILED: "first blocks only: 8 others were predicted faster",
+}
 FLOOR = Agreement(16, 15, (96,))  # of off and itself
 
 
@@ -114,7 +120,7 @@ def sample_results(seed: int = 7) -> Results:
             Pruned("draft_model qwen2-0.5b k=3", "other tokenizer than the target's"),
         ),
         prediction=prediction_of(loads),
-        schedule=((1, 5, 5), (6, 10, 3), (11, 256, 0)),
+        schedule=schedule_of(loads, _proposer_at(loads[1])),
         memory=MemoryResult(
             target=int(0.51 * _GIB),
             draft=int(0.04 * _GIB),
@@ -131,17 +137,23 @@ def sample_results(seed: int = 7) -> Results:
     )
 
 
+def _proposer_at(load: LoadResult) -> str:
+    assert load.best_arm is not None
+    return proposer_name(load.best_arm.speculation)
+
+
 def prediction_of(loads: tuple[LoadResult, ...]) -> PredictionResult:
-    errors = [
-        abs(arm.predicted / arm.measured.estimate - 1)
+    judged = {
+        (load.name, arm.name): abs(arm.predicted / arm.measured.estimate - 1)
         for load in loads
         for arm in load.arms
         if arm.measured is not None and arm.predicted is not None
-    ]
-    if not errors:
+    }
+    if not judged:
         return PredictionResult(0, None, None)
+    errors = list(judged.values())
     within = sum(each <= 0.15 for each in errors) / len(errors)
-    return PredictionResult(len(errors), within, percentile(errors, 0.5))
+    return PredictionResult(len(errors), within, percentile(errors, 0.5), tuple(judged))
 
 
 def ratio_about(estimate: float, width: float, num_blocks: int, block: int = 12) -> Ratio:
@@ -212,11 +224,12 @@ def _arm(
         return arm
     blocks = 20 if rank == 0 else 12 if rank < 4 else 3 if rank > 6 else 6
     state = states.BEST if rank == 0 else states.RACED if rank < 4 else states.DROPPED
+    state = states.PROFILED if rank == 8 else state
     measured = ratio_about(true * chance.lognormvariate(0, 0.01), 0.11 / math.sqrt(blocks), blocks)
     arm = replace(
         arm,
         state=state,
-        reason="unlikely to beat the best after its blocks" if state == states.DROPPED else "",
+        reason=_REASONS.get(state, ""),
         measured=measured,
         ratios=_ratios(measured),
         acceptance_rate=sum(accepted) / k,
@@ -323,7 +336,7 @@ def _acceptance(proposer: _Proposer) -> AcceptanceResult:
 
 def main(folder: str) -> None:
     results = sample_results()
-    write_json(Path(folder) / "results.json", results.to_json())
+    write_json(Path(folder) / "results.json", results_json(results))
     write_report(results, Path(folder) / "report.html")
 
 

@@ -1,13 +1,16 @@
 """The page in a real Chromium: nothing complains, nothing is fetched, everything is drawn.
 
 Runs where one is found: $OUTDRAFT_CHROMIUM, or chromium, chromium-browser, google-chrome on the
-path (Debian: `apt install chromium`).
+path (Debian: `apt install chromium`). With axe (`npm pack axe-core`, its axe.min.js named by
+$OUTDRAFT_AXE), accessibility rules are checked, too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,6 +63,14 @@ def looked_at(width: int, scheme: str) -> set[str]:
     return {"sample", *ODD} if width < 600 else {"sample", "long_names", "forty_arms"}
 
 
+# One page of each verdict, beside the sample.
+VERDICTS = ("wins_everywhere", "wins_in_parts", "loses", "all_inconclusive", "another_proposer",
+            "out_of_time", "nothing_measured")  # fmt: skip
+AXE = os.environ.get("OUTDRAFT_AXE")
+VIOLATIONS = """axe.run(document, {resultTypes: ['violations']}).then((found) =>
+  found.violations.map((each) => `${each.id}: ${each.nodes[0].html.slice(0, 160)}`))"""
+OPEN_ALL = "for (const each of document.querySelectorAll('details')) each.open = true"
+FOLDED = "each => each.textContent.includes('more proposers')"
 GROUND = "getComputedStyle(document.body).backgroundColor"
 
 
@@ -101,6 +112,48 @@ def test_every_page_at_every_size(in_browser: Any, pages: dict[str, str]) -> Non
                 assert await tab.evaluate("document.title") != "owned", name
         assert len(set(pictures)) == len(SHAPES)
         assert min(map(len, pictures)) > 20_000  # bytes: not a blank page
+
+    in_browser(work)
+
+
+@pytest.mark.skipif(AXE is None, reason="no axe: set $OUTDRAFT_AXE (npm pack axe-core)")
+@pytest.mark.parametrize("name", ["sample", *VERDICTS])
+def test_axe_finds_no_fault(in_browser: Any, pages: dict[str, str], name: str) -> None:
+    """With everything folded out, too."""
+
+    async def work(tab: Tab) -> None:
+        for width, scheme in SHAPES:
+            await tab.shape(width, 900, scheme)
+            await tab.open(pages[name])
+            await tab.evaluate(f"{Path(str(AXE)).read_text()}; 0")
+            for _ in range(2):
+                answer = await tab.call("Runtime.evaluate", expression=VIOLATIONS,
+                                        awaitPromise=True, returnByValue=True)  # fmt: skip
+                assert answer["result"]["value"] == [], (width, scheme)
+                await tab.evaluate(OPEN_ALL)
+
+    in_browser(work)
+
+
+def test_what_is_folded_is_reached_by_keyboard_without_a_script(
+    in_browser: Any, pages: dict[str, str]
+) -> None:
+    """Enter on a summary folds it out; there is no script in the page that could."""
+
+    async def work(tab: Tab) -> None:
+        await tab.shape(1280, 900, "light")
+        await tab.open(pages["sample"])
+        count = "document.querySelectorAll('details[open]').length"
+        before = await tab.evaluate(count)
+        found = f"[...document.querySelectorAll('summary')].findIndex({FOLDED})"
+        at = await tab.evaluate(found)
+        assert at >= 0
+        await tab.evaluate(f"document.querySelectorAll('summary')[{at}].focus()")
+        for kind in ("keyDown", "keyUp"):
+            await tab.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter",
+                           windowsVirtualKeyCode=13, text="\r")  # fmt: skip
+        assert await tab.evaluate(count) == before + 1
+        assert await tab.evaluate("document.scripts.length") == 0
 
     in_browser(work)
 

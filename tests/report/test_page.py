@@ -128,6 +128,18 @@ def test_every_picture_has_words_and_its_numbers(pages: dict[str, str]) -> None:
     assert pages["sample"].count("<details") >= 20
 
 
+@pytest.mark.parametrize(
+    "name", [name for name in ALL if name not in ("hostile_names", "long_names")]
+)
+def test_what_scrolls_has_a_name_of_its_own(pages: dict[str, str], name: str) -> None:
+    """Screen readers list these regions."""
+    regions = [attrs for _, attrs in seen(pages[name]).tags if attrs.get("role") == "region"]
+    labels = [attrs["aria-label"] for attrs in regions]
+    assert len(labels) == len(set(labels))
+    heads = re.findall(r"<th[^>]*></th>", pages[name])
+    assert heads == [], "a column without a name"
+
+
 def test_headings_go_down_one_at_a_time(pages: dict[str, str]) -> None:
     for text in pages.values():
         levels = [int(each) for each in re.findall(r"<h([1-6])", text)]

@@ -185,11 +185,12 @@ def without_measurement(results: Results) -> Results:
 
 def test_the_last_line() -> None:
     results = sample_results()
-    assert " over off · acceptance 0." in best_line(results)
+    assert " over off at 4 requests at a time · acceptance 0." in best_line(results)
     line = best_line(without_measurement(results))
     assert "x predicted only · " in line
     assert "over off" not in line
-    assert line.endswith("INCONCLUSIVE")
+    over = "the time was over before anything was compared: leave it off"
+    assert line.endswith(f"INCONCLUSIVE · {over}")
     kept = replace(results, settings={**results.settings, "keep_memory": True})
     assert best_line(kept).endswith("· answers of earlier requests were remembered (--keep-memory)")
 

@@ -12,8 +12,10 @@ from outdraft.distill.saving.export import export_draft
 from outdraft.errors import ModelError
 from outdraft.modelspec import read_modelspec
 from outdraft.speculation import OFF
-from outdraft.tune.files import recommended, write_results
+from outdraft.tune.answer import answer_of, recommended
+from outdraft.tune.files import write_results
 from outdraft.tune.results import LoadResult, Results
+from outdraft.tune.wording import headline
 from tests.report.sample_results import sample_results
 
 CONFIGS = ("vllm.json", "vllm.sh", "sglang.sh", "llama-server.sh")
@@ -85,12 +87,40 @@ def test_every_engine_gets_the_nearest_it_can_run(tmp_path: Path) -> None:
     vllm = json.loads((tmp_path / "vllm.json").read_text())
     config = vllm["config"]["speculative-config"]
     assert config["model"] == str(tmp_path / "draft")
-    assert config["num_speculative_tokens_per_batch_size"][0] == [1, 5, 5]
+    assert config["num_speculative_tokens_per_batch_size"][0] == [1, 2, 5]
     sglang = (tmp_path / "sglang.sh").read_text()
     assert "--speculative-num-steps 4" in sglang, "the best arm's own length"
     for words in ("SHIP", "length by load is left out", "int8 is left out", "holds " + DRAFT):
         assert words in sglang
     assert "concurrency 4: SHIP" in (tmp_path / "outdraft.toml").read_text()
+
+
+def test_files_for_an_engine_that_was_not_measured_say_so_on_top(tmp_path: Path) -> None:
+    carried = "the settings carry over, the gain may not"
+    results = of_hub("SHIP", "ngram k=5")
+    write_results(results, tmp_path)
+    for name, title in (("vllm.sh", "vLLM"), ("sglang.sh", "SGLang")):
+        top = [line for line in (tmp_path / name).read_text().splitlines() if line][:3]
+        assert any(f"note: measured on outdraft, not on {title}: {carried}" in each for each in top)
+    assert _notes(tmp_path / "vllm.json")[0] == f"measured on outdraft, not on vLLM: {carried}"
+    assert "not on" not in (tmp_path / "outdraft.toml").read_text()
+    write_results(replace(results, backend="vllm"), tmp_path)
+    assert "not on vLLM" not in (tmp_path / "vllm.sh").read_text()
+    own = (tmp_path / "outdraft.toml").read_text()
+    assert own.startswith(f"# measured on vLLM, not on outdraft: {carried}")
+    write_results(of_hub("DON'T SHIP"), tmp_path)
+    unknown = "measured on outdraft, not on vLLM: whether speculation pays there is not known"
+    assert _notes(tmp_path / "vllm.json")[0] == unknown
+
+
+def test_every_file_begins_with_the_answer(tmp_path: Path) -> None:
+    results = of_hub("SHIP", "ngram k=5")
+    said = headline(answer_of(results))
+    write_results(results, tmp_path)
+    for name in ("vllm.sh", "sglang.sh", "outdraft.toml"):
+        assert said in (tmp_path / name).read_text()
+    assert said in _notes(tmp_path / "vllm.json")
+    assert json.loads((tmp_path / "results.json").read_text())["answer"]["headline"] == said
 
 
 def test_the_folder_is_the_draft(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from outdraft.tune.arm import Load, name_of
 from outdraft.tune.journal import Journal
 from outdraft.tune.outcome import acceptance_results, load_result
 from outdraft.tune.race import Standing
-from outdraft.tune.results import FROM_ANSWERS, FROM_COUNTERS
+from outdraft.tune.results import FROM_ANSWERS, FROM_COUNTERS, PREDICTED, PROFILED
 from outdraft.tune.rules import Objective, Rules, SearchSettings
 
 from .test_race import block
@@ -78,6 +78,27 @@ def test_goodput_is_over_the_time_of_the_arms_own_blocks(tmp_path: Path) -> None
     assert (arm.num_requests, arm.num_errors) == (16, 0)
 
 
+def test_an_arm_that_ran_its_first_blocks_alone_is_not_called_predicted(tmp_path: Path) -> None:
+    """Its cell has a measurement: "predicted: 15 others …" was said of it."""
+    other = replace(ARM, k=5)
+    settings = SearchSettings((ARM, other), (LOAD,), Rules(Objective()), 1e6)
+    standing = Standing(predicted={name_of(ARM): 1.2, name_of(other): 1.3})
+    with Journal(tmp_path / "journal.jsonl", {}) as journal:
+        for arm in (OFF, ARM):
+            journal.add(block(arm, 0))
+        _, ran, hoped = load_result(settings, LOAD, standing, journal).arms
+        _, unknown, _ = load_result(settings, LOAD, Standing(), journal).arms
+    assert ran.measured is not None
+    assert (ran.state, ran.reason) == (
+        PROFILED, "first blocks only: 1 other was predicted faster"
+    )  # fmt: skip
+    assert (hoped.state, hoped.reason) == (PREDICTED, "0 others were predicted faster")
+    assert (unknown.state, unknown.reason) == (
+        PROFILED, "first blocks only: the run ended before more"
+    )  # fmt: skip
+    assert replace(ran, state=PREDICTED).fate == PROFILED, "as results of before have it"
+
+
 def test_the_judged_arm_has_the_figures_of_the_final_and_others_share_the_error(
     tmp_path: Path,
 ) -> None:
@@ -102,4 +123,6 @@ def test_the_judged_arm_has_the_figures_of_the_final_and_others_share_the_error(
     assert (best.measured.level, raced.measured.level) == (0.95, 0.975)
     assert raced.measured.estimate == pytest.approx(1.8)
     assert best.reason == "chosen at 2.00x in the race, then measured anew"
+    assert best.raced == standing.measured[name_of(ARM)]
+    assert raced.raced is None
     assert off.num_requests == best.num_requests == 40

@@ -6,7 +6,9 @@ import pytest
 
 from outdraft.decide.verdict import Verdict
 from outdraft.report.tables import best_line
+from outdraft.tune.answer import answer_of
 from outdraft.tune.results import LoadResult, Results
+from outdraft.tune.wording import details
 from tests.report.sample_results import ratio_about, sample_results
 
 
@@ -49,7 +51,14 @@ def test_the_line_says_where_to_route() -> None:
     results = decided("SHIP FOR", 0.9)
     advice = "route category code, category qa to a server with it; for mixed traffic it stays off"
     assert main_of(results).routing_advice == advice
-    assert best_line(results).endswith(f"SHIP FOR category code, category qa · {advice}")
+    assert best_line(results).endswith(
+        "SHIP FOR category code, category qa · turn it on for category code and category qa only, "
+        "at 4 requests at a time; off for the mix"
+    )
+    assert f"{advice[0].upper()}{advice[1:]}." in details(answer_of(results))
     assert "wins as a whole" in main_of(decided("SHIP FOR", 1.5)).routing_advice
     assert main_of(decided("SHIP")).routing_advice == ""
-    assert best_line(decided("SHIP")).endswith("· SHIP")
+    line = best_line(decided("SHIP"))
+    assert line.endswith("· SHIP · turn it on up to 8 requests at a time; off above")
+    whole = details(answer_of(decided("SHIP FOR", 1.5)))
+    assert any(each.startswith("This mix wins as a whole, the most with") for each in whole)

@@ -12,12 +12,14 @@ import pytest
 
 from outdraft.errors import OptionError
 from outdraft.speculation import OFF, Speculation
+from outdraft.tune.answer import answer_of
 from outdraft.tune.arm import Load, name_of
 from outdraft.tune.journal import Block, Failure, Journal
 from outdraft.tune.outcome import RunContext, make_results
 from outdraft.tune.results import BEST, FAILED, Results
 from outdraft.tune.rules import Objective, Rules, SearchSettings
 from outdraft.tune.search import Search
+from outdraft.tune.wording import details
 
 from .planted import Planted, Truth, arms_of
 
@@ -134,7 +136,7 @@ def test_load_decides_and_the_schedule_says_so(tmp_path: Path) -> None:
     assert results.scheduled[0].measured.estimate > 1.5, "the schedule is the last phase"
 
 
-def test_where_another_proposer_pays_a_note_says_why_the_schedule_is_off(tmp_path: Path) -> None:
+def test_where_another_proposer_pays_it_is_said_why_it_is_off(tmp_path: Path) -> None:
     """Verifying many tokens costs the first one its gain under load, and the second nothing."""
     steep = Truth(0.9, 0.0, lambda tokens, running: 1 + 0.2 * (running - 1) * (tokens - 1))
     planted = Planted({"eagle": steep, "ngram": Truth(0.6, 0.0)})
@@ -144,8 +146,9 @@ def test_where_another_proposer_pays_a_note_says_why_the_schedule_is_off(tmp_pat
     assert (first.best or "").startswith("eagle")
     assert (second.best or "").startswith("ngram")
     assert results.schedule[-1][2] == 0
-    why = "pays there; one server runs one proposer, so the schedule is off"
-    assert f"concurrency 4: {second.best} {why}" in results.notes
+    why = "one server runs one proposer, so it is off there"
+    [said] = [each for each in details(answer_of(results)) if why in each]
+    assert said.startswith(f"At 4 requests at a time {second.best} pays, ")
 
 
 def test_an_arm_that_fails_is_a_result_of_that_arm(tmp_path: Path) -> None:

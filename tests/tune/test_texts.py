@@ -51,7 +51,8 @@ def test_junk_at_twice_the_speed_is_not_shipped(tmp_path: Path, load: Load, obje
     assert best.texts is not None
     assert best.texts.num_identical == 0
     assert not result.pays_for_all
-    assert best_line(results).endswith(" · DON'T SHIP · writes other texts")
+    said = " · DON'T SHIP · writes other texts · leave it off: it writes other texts at "
+    assert said in best_line(results)
     assert "it writes other texts: 0 of " in tune_table(results)
     assert "  e.g. prompt 'chat-" in tune_table(results)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outdraft.errors import OptionError
-from outdraft.tune.files import recommended
+from outdraft.tune.answer import recommended
 from outdraft.tune.results import Results
 from outdraft.watch.baseline import Baseline, read_baseline
 from tests.report.sample_results import sample_results

@@ -15,6 +15,7 @@ from outdraft.report.write import write_report
 from outdraft.tune.files import write_results
 from outdraft.tune.run import plan_run, run_tuning
 from outdraft.tune.settings import RunSettings
+from outdraft.tune.wording import results_json
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     written, left_out = write_results(results, folder, export)
     write_report(results, folder / "report.html")
     if args.json:
-        print(json.dumps(results.to_json()))
+        print(json.dumps(results_json(results)))
         return 0
     print(f"{tune_table(results)}\n")
     print(f"written to {folder}: report.html, {', '.join(written)}")

@@ -6,6 +6,7 @@ from typing import TypeGuard
 from outdraft.stats.ratios import Ratio
 
 UNKNOWN = "–"
+_NEARLY_ALWAYS = 0.95  # of the steps
 
 
 def objective_name(objective: str) -> str:
@@ -57,6 +58,14 @@ def percent(value: float | None) -> str:
     else:
         shown = f"{100 * value:.{1 if 0 < abs(value) < 0.0995 else 0}f}"
     return f"{shown}\N{NO-BREAK SPACE}%"
+
+
+def drafted_text(share_drafted: float | None) -> str:
+    """How often there is a draft at all, where that is not nearly always: an acceptance rate is of
+    the tokens that were drafted, and says nothing of the steps without."""
+    if not is_finite(share_drafted) or share_drafted >= _NEARLY_ALWAYS:
+        return ""
+    return f"drafts in {percent(share_drafted)} of steps".replace("\N{NO-BREAK SPACE}", " ")
 
 
 def milliseconds(value: float) -> str:

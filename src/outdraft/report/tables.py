@@ -9,17 +9,20 @@ from outdraft.decide.verdict import INCONCLUSIVE, Verdict
 from outdraft.measure.memory import REMEMBERED
 from outdraft.measure.summary import FEWEST_FOR_TAIL, QuantileEstimate, Summary
 from outdraft.plan.findings import OK
-from outdraft.report.numbers import milliseconds, percent
+from outdraft.report.numbers import drafted_text, milliseconds, percent
 from outdraft.stats.ratios import Ratio
 from outdraft.text_table import align_columns
+from outdraft.tune.answer import LoadAnswer, answer_of
 from outdraft.tune.results import (
     FROM_COUNTERS,
     SOURCES,
     STATES,
     ArmResult,
-    LoadResult,
+    PredictionResult,
     Results,
 )
+from outdraft.tune.rivals import why_not_higher
+from outdraft.tune.wording import details, does_text, headline, loads_text
 
 _MOST_ARMS = 10  # of a load; the others are in the report
 _BY_COUNTERS = "by the server's counters: its answers do not report acceptance"
@@ -110,21 +113,21 @@ def load_line(load: Mapping[str, Any]) -> str:
 
 
 def tune_table(results: Results) -> str:
-    """A table for each load, the best arm first; then predictions, schedule, notes."""
+    """A table for each load, the best arm first; then the answer, predictions, schedule, notes."""
     lines = []
+    answer = answer_of(results)
     for load in results.loads:
-        lines += [load.name, _load_table(load), ""]
-    error = results.prediction
-    if error.num_arms and error.median_error is not None:
-        lines.append(
-            f"predictions: {100 * (error.within_15_percent or 0):.0f} % of {error.num_arms} arms "
-            f"within 15 %, median error {100 * error.median_error:.0f} %"
-        )
+        lines += [load.name, _load_table(answer.at(load)), ""]
+    lines += [f"range: {sentence}" for sentence in details(answer)]
+    for load in results.loads:
+        lines += [f"higher: {sentence}" for sentence in why_not_higher(load)]
+    lines += _predictions(results.prediction)
     if len(results.schedule) > 1:
         steps = ", ".join(
             f"{low} to {high}: {f'k={k}' if k else 'off'}" for low, high, k in results.schedule
         )
-        lines.append(f"schedule by requests running: {steps}")
+        unused = f" (not used: {answer.schedule_fault})" if answer.schedule_fault else ""
+        lines.append(f"schedule by requests running: {steps}{unused}")
         for each in results.scheduled:
             ratio, speedup = each.measured, f"failed ({each.reason})"
             if ratio is not None:
@@ -138,21 +141,45 @@ def tune_table(results: Results) -> str:
 
 
 def best_line(results: Results) -> str:
-    """E.g. `best: ngram k=5 · 1.84x [1.79, 1.90] over off · acceptance 0.71 · SHIP`."""
+    """E.g. `best: ngram k=5 · 1.84x [1.79, 1.90] over off at 1 request at a time · acceptance 0.71
+    · SHIP · turn it on up to 2 requests at a time; off above`: the headline is a part of it."""
     load = results.main
     best = None if load is None else load.best_arm
-    if load is None or best is None:
-        return f"best: off · nothing could be measured against it at {results.main_load}"
-    speedup = ratio_text(best.measured) + (" over off" if best.measured is not None else "")
-    if best.measured is None and best.predicted is not None:
-        speedup = f"{best.predicted:.2f}x predicted only"
-    words = [f"best: {best.name}", speedup]
-    if best.acceptance_rate is not None:
-        by_counters = " (counters)" if best.acceptance_source == FROM_COUNTERS else ""
-        words.append(f"acceptance {best.acceptance_rate:.2f}{by_counters}")
-    words += [decision_text(load.verdict), load.text_warning, load.routing_advice]
+    said = headline(answer_of(results))
+    words = ["best: off"]
+    if load is not None and best is not None:
+        speedup = f"{ratio_text(best.measured)} over off at {loads_text([load])}"
+        if best.measured is None:
+            known = best.predicted is not None
+            speedup = f"{best.predicted:.2f}x predicted only" if known else "not measured"
+        words = [f"best: {best.name}", speedup, _acceptance_of(best)]
+        words += [decision_text(load.verdict), load.text_warning]
+    words.append(f"{said[0].lower()}{said[1:]}")
     words += [REMEMBERED] if results.settings.get("keep_memory") else []
     return " · ".join(each for each in words if each)
+
+
+def _acceptance_of(arm: ArmResult) -> str:
+    if arm.acceptance_rate is None:
+        return ""
+    by_counters = " (counters)" if arm.acceptance_source == FROM_COUNTERS else ""
+    drafted = drafted_text(arm.share_drafted)
+    return f"acceptance {arm.acceptance_rate:.2f}{by_counters}{f', {drafted}' if drafted else ''}"
+
+
+def _predictions(error: PredictionResult) -> Iterator[str]:
+    if not error.num_arms or error.median_error is None:
+        return
+    within = round((error.within_15_percent or 0) * error.num_arms)
+    told: dict[str, list[str]] = {}
+    for load, arm in error.judged[:_MOST_ARMS]:
+        told.setdefault(load, []).append(arm)
+    names = "; ".join(f"{load}: {', '.join(arms)}" for load, arms in told.items())
+    if len(error.judged) > _MOST_ARMS:
+        names += "; the others are in the report"
+    words = f"{within} of {error.num_arms} arms within 15 %"
+    median = f"median error {100 * error.median_error:.0f} %"
+    yield f"predictions: {words}, {median}{f' ({names})' if names else ''}"
 
 
 def decision_text(verdict: Verdict | None) -> str:
@@ -206,10 +233,11 @@ def _acceptance_sources(results: Results) -> str:
     return "; ".join(f"{words}: {', '.join(names)}" for words, names in told.items())
 
 
-def _load_table(load: LoadResult) -> str:
+def _load_table(answer: LoadAnswer) -> str:
+    load = answer.load
     # By state first: predictions of arms that were not measured are often above the others.
-    arms = sorted(load.arms, key=lambda arm: (STATES.index(arm.state), -(arm.speedup or 0.0)))
-    rows = [_row(arm) for arm in arms[:_MOST_ARMS]]
+    arms = sorted(load.arms, key=lambda arm: (STATES.index(arm.fate), -(arm.speedup or 0.0)))
+    rows = [_row(arm, is_recommended=arm.name == answer.arm) for arm in arms[:_MOST_ARMS]]
     width = max((len(row[-1]) for row in rows), default=0)  # the last column is on the left
     heads = ("", "predicted", "measured over off", "n", "acceptance", "tokens/s", "")
     table = align_columns([heads, *((*cells, state.ljust(width)) for *cells, state in rows)])
@@ -224,10 +252,14 @@ def _load_table(load: LoadResult) -> str:
         example = None if best.texts is None else best.texts.example
         texts = f"\nit {load.text_warning}: {counts_text(best.texts, load.text_floor)}"
         texts += "" if example is None else f"\n  e.g. {example}"
-    return f"{table}\n{decision_text(load.verdict)}{level}{texts}"
+    does = f" · recommended here: {does_text(answer)}"
+    return f"{table}\n{decision_text(load.verdict)}{level}{does}{texts}"
 
 
-def _row(arm: ArmResult) -> tuple[str, ...]:
+def _row(arm: ArmResult, *, is_recommended: bool) -> tuple[str, ...]:
+    state = f"* {arm.fate}" if is_recommended else arm.fate
+    drafted = drafted_text(arm.share_drafted)
+    about = "; ".join(filter(None, (arm.reason, drafted)))
     return (
         arm.name,
         "" if arm.predicted is None else f"{arm.predicted:.2f}x",
@@ -235,5 +267,5 @@ def _row(arm: ArmResult) -> tuple[str, ...]:
         str(arm.num_requests) if arm.num_requests else "",
         "" if arm.acceptance_rate is None else f"{arm.acceptance_rate:.2f}",
         "" if arm.tokens_per_s is None else f"{arm.tokens_per_s:.1f}",
-        f"{arm.state}: {arm.reason}" if arm.reason else arm.state,
+        f"{state}: {about}" if about else state,
     )

@@ -12,8 +12,10 @@ from outdraft.backends.options import split_flags
 from outdraft.emit import nearest_config, needs_folder, write_form
 from outdraft.emit.quoting import comments, quoted
 from outdraft.errors import OutdraftError
-from outdraft.speculation import OFF, Speculation
+from outdraft.speculation import Speculation
+from outdraft.tune.answer import answer_of, recommended
 from outdraft.tune.results import Results
+from outdraft.tune.wording import details, headline, results_json
 from outdraft.whole_file import write_json, write_text
 
 # file → engine and form
@@ -23,6 +25,8 @@ _CONFIGS = {
     "sglang.sh": ("sglang", "cli"),
     "llama-server.sh": ("llamacpp", "cli"),
 }
+_OWN_CONFIG, _OWN = "outdraft.toml", "outdraft"
+_TITLES = {_OWN: "outdraft", "vllm": "vLLM", "sglang": "SGLang", "llamacpp": "llama.cpp"}
 DRAFT_FOLDER = "draft"
 Export = Callable[[str, Path], object]  # a GGUF draft by its name → a Hugging Face folder
 
@@ -36,7 +40,7 @@ def write_results(
     one. `export` makes the folder that vLLM and SGLang need of a GGUF draft; with None a note gives
     the command.
     """
-    write_json(folder / "results.json", results.to_json())
+    write_json(folder / "results.json", results_json(results))
     speculation = recommended(results)
     serving = Serving(
         target=results.target,
@@ -54,16 +58,17 @@ def write_results(
     written, left_out = ["results.json"], {}
     exported: list[str] = []
     for name, (engine, form) in _CONFIGS.items():
-        meant, notes, draft = speculation, reasons, speculation.draft
+        notes = [*filter(None, [carried_over(results, name)]), *reasons]
+        meant, draft = speculation, speculation.draft
         try:
             if draft is not None and needs_folder(engine, draft):
                 if export is not None and not exported:
                     export(draft, drafts)
                     exported.append(f"{DRAFT_FOLDER}/")
                 meant = replace(speculation, draft=str(drafts))
-                notes = [*reasons, _folder_note(draft, drafts, is_made=bool(exported))]
+                notes.append(_folder_note(draft, drafts, is_made=bool(exported)))
             # Flags of the engine that was measured mean nothing to another one.
-            served = measured if engine == results.backend else serving
+            served = measured if engine == _engine(results) else serving
             config = nearest_config(engine, meant, served, k=k, notes=tuple(notes))
             text = write_form(config, form)
         except OutdraftError as error:
@@ -72,8 +77,30 @@ def write_results(
         else:
             write_text(folder / name, text)
             written.append(name)
-    write_text(folder / "outdraft.toml", own_config(results, speculation))
-    return [*written, *exported, "outdraft.toml"], left_out
+    write_text(folder / _OWN_CONFIG, own_config(results, speculation))
+    return [*written, *exported, _OWN_CONFIG], left_out
+
+
+def carried_over(results: Results, name: str) -> str:
+    """That the file `name` is for an engine that was not measured; empty where it was."""
+    engine = _OWN if name == _OWN_CONFIG else _CONFIGS.get(name, ("", ""))[0]
+    if engine not in _TITLES or engine == _engine(results):
+        return ""
+    where = (
+        f"measured on {_TITLES.get(_engine(results), results.backend)}, not on {_TITLES[engine]}"
+    )
+    return f"{where}: {caveat(results)}"
+
+
+def caveat(results: Results) -> str:
+    """Of files for engines that were not measured."""
+    if recommended(results).is_off:
+        return "whether speculation pays there is not known"
+    return "the settings carry over, the gain may not"
+
+
+def _engine(results: Results) -> str:
+    return _OWN if results.backend == "embedded" else results.backend
 
 
 def _folder_note(draft: str, folder: Path, *, is_made: bool) -> str:
@@ -91,19 +118,6 @@ def _k_of_main(results: Results, speculation: Speculation) -> int:
     return load.best_arm.speculation.k
 
 
-def recommended(results: Results) -> Speculation:
-    """The best arm of the main load, with the schedule, where it pays; else off. A schedule that
-    failed, or lost under a load, is not used: the arm was judged without it."""
-    load = results.main
-    if load is None or load.best_arm is None or not load.pays_for_all:
-        return OFF
-    best = load.best_arm.speculation
-    if len(results.schedule) < 2 or any(each.is_worse for each in results.scheduled):
-        return replace(best, schedule=())
-    longest = max(1, *(k for _, _, k in results.schedule))
-    return replace(best, k=longest, schedule=results.schedule)
-
-
 def _reasons(results: Results) -> list[str]:
     """Why an engine should be started like this, and where that was measured."""
     load = results.main
@@ -112,17 +126,18 @@ def _reasons(results: Results) -> list[str]:
     where = f"on the {results.backend} backend at {load.name}"
     subject = "off stays" if load.best is None else load.best
     decision = f"outdraft tune, {where}: {subject}: {load.verdict.label}"
-    return [decision, *load.verdict.reasons[:1], *filter(None, [load.routing_advice])]
+    answer = answer_of(results)
+    return [headline(answer), decision, *load.verdict.reasons[:1], *details(answer)]
 
 
 def own_config(results: Results, speculation: Speculation) -> str:
     """For `outdraft serve --config outdraft.toml`."""
-    head = ["For `outdraft serve --config` and `outdraft emit --speculation`."]
-    load = results.main
+    answer, load = answer_of(results), results.main
+    head = [*filter(None, [carried_over(results, _OWN_CONFIG)])]
+    head += ["For `outdraft serve --config` and `outdraft emit --speculation`.", headline(answer)]
     if load is not None and load.verdict is not None:
         head += [f"{load.name}: {load.verdict.decision}"]
-        reasons = [*load.verdict.reasons, *filter(None, [load.routing_advice])]
-        head += [f"  {reason}" for reason in reasons]
+        head += [f"  {reason}" for reason in (*load.verdict.reasons, *details(answer))]
     lines = [*comments(head), "[serve]", f"target = {quoted(results.target)}"]
     if slots := results.settings.get("max_num_seqs"):
         lines.append(f"max_num_seqs = {slots}")

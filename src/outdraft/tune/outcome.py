@@ -99,6 +99,7 @@ def make_results(
         num_requests=journal.num_requests,
         step_seconds={} if steps is None else {str(n): s for n, s in steps.measured.items()},
         notes=(*_notes(outcomes, journal), *context.warnings),
+        has_schedule=best.method in settings.schedule_methods,
         is_complete=all(each.standing.is_clear or not each.is_out_of_time for each in outcomes),
     )
 
@@ -110,7 +111,6 @@ def _notes(outcomes: Sequence[LoadOutcome], journal: Journal) -> list[str]:
         if rivals := each.standing.alive[1:]:
             names = ", ".join(map(name_of, rivals))
             notes.append(f"{each.result.name}: {names} may be as good as {each.result.best}")
-    notes += _other_proposers([each.result for each in outcomes])
     for each in outcomes:
         failures = each.standing.failed
         for reason in dict.fromkeys(failures.values()):
@@ -123,20 +123,6 @@ def _notes(outcomes: Sequence[LoadOutcome], journal: Journal) -> list[str]:
         why = "the client was not fit to measure (see the journal)"
         notes.append(f"{unfit} of {len(blocks)} blocks are left out: {why}")
     return notes
-
-
-def _other_proposers(loads: Sequence[LoadResult]) -> list[str]:
-    """Loads where another proposer pays than the main load's: the schedule is off there."""
-    main = loads[0].best_arm
-    if main is None or not loads[0].pays_for_all:
-        return []
-    return [
-        f"{load.name}: {load.best} pays there; one server runs one proposer, so the schedule is off"
-        for load in loads[1:]
-        if load.best_arm is not None
-        and load.pays_for_all
-        and proposer_name(load.best_arm.speculation) != proposer_name(main.speculation)
-    ]
 
 
 def _prompt_notes(load: str, journal: Journal) -> list[str]:
@@ -185,18 +171,19 @@ def _why_unclear(outcome: LoadOutcome) -> str:
 
 def _prediction_result(outcomes: Sequence[LoadOutcome]) -> PredictionResult:
     """Arms that the predictions of a load were made from are left out."""
-    errors = [
-        abs(arm.predicted / arm.measured.estimate - 1)
+    judged = {
+        (each.result.name, arm.name): abs(arm.predicted / arm.measured.estimate - 1)
         for each in outcomes
         for arm in each.result.arms
         if arm.predicted is not None
         and arm.measured is not None
         and arm.name not in each.standing.calibrated
-    ]
-    if not errors:
+    }
+    if not judged:
         return PredictionResult(0, None, None)
+    errors = list(judged.values())
     within = sum(each <= _CLOSE for each in errors) / len(errors)
-    return PredictionResult(len(errors), within, percentile(errors, 0.5))
+    return PredictionResult(len(errors), within, percentile(errors, 0.5), tuple(judged))
 
 
 def load_result(
@@ -244,8 +231,8 @@ def _arm_result(
     level: float,
     of_visits: float = 0.0,  # variance of a visit, where arms did not take turns
 ) -> ArmResult:
-    state, reason = _state(arm, standing)
     valid, slo = valid_blocks(blocks), objective.slo
+    state, reason = _state(arm, standing, is_measured=bool(valid))
     records, done = valid_records(valid), done_records(valid)
     ratios = {
         name: ratio
@@ -280,10 +267,11 @@ def _arm_result(
         num_tokens=num_tokens,
         num_texts=num_texts,
         pace_ratio=_pace_ratio(off, done),
+        raced=standing.measured.get(name_of(arm)) if state == states.BEST else None,
     )
 
 
-def _state(arm: Speculation, standing: Standing) -> tuple[str, str]:
+def _state(arm: Speculation, standing: Standing, *, is_measured: bool) -> tuple[str, str]:
     """What became of the arm, and why."""
     name = name_of(arm)
     failure = standing.failed.get(name)
@@ -302,7 +290,12 @@ def _state(arm: Speculation, standing: Standing) -> tuple[str, str]:
         return states.RACED, ""
     if name in standing.predicted:
         ahead = sum(each > standing.predicted[name] for each in standing.predicted.values())
-        return states.PREDICTED, f"{ahead} others were predicted faster"
+        why = f"{ahead} other{' was' if ahead == 1 else 's were'} predicted faster"
+        if is_measured:
+            return states.PROFILED, f"first blocks only: {why}"
+        return states.PREDICTED, why
+    if is_measured:
+        return states.PROFILED, "first blocks only: the run ended before more"
     return states.PREDICTED, "nothing is known of it: the run ended before"
 
 

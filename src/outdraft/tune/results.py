@@ -21,9 +21,10 @@ BASELINE = "baseline"  # off: what all others are measured against
 BEST = "best"  # of those that raced; it may still lose against off
 RACED = "raced"  # measured to the end
 DROPPED = "dropped"  # measured, and unlikely to beat the best by more than matters
+PROFILED = "profiled"  # measured in the first blocks alone: others were predicted to be better
 PREDICTED = "predicted"  # not measured: others were predicted to be better
 FAILED = "failed"  # crashed, ran out of memory, did not speculate
-STATES = (BASELINE, BEST, RACED, DROPPED, PREDICTED, FAILED)
+STATES = (BASELINE, BEST, RACED, DROPPED, PROFILED, PREDICTED, FAILED)
 
 # Where an acceptance comes from, and that in words. Results of before do not say it.
 FROM_ANSWERS, FROM_COUNTERS = "answers", "counters"
@@ -60,6 +61,21 @@ class ArmResult:
     num_tokens: int = 0
     num_texts: int = 0
     pace_ratio: float | None = None  # of off's seconds over all tokens to its own; not a mean
+    raced: Ratio | None = None  # of the best arm: the speedup at which the race chose it
+
+    @property
+    def fate(self) -> str:
+        """The state. Results of before call an arm predicted though its first blocks ran."""
+        was_measured = self.state == PREDICTED and self.measured is not None
+        return PROFILED if was_measured else self.state
+
+    @property
+    def share_drafted(self) -> float | None:
+        """Of its steps, those that had a draft at all: n-grams and suffixes often find none."""
+        if self.counts is None:
+            return None
+        steps = self.counts.num_steps(self.num_tokens, self.num_texts)
+        return self.counts.num_drafts / steps if 0 < self.counts.num_drafts <= steps else None
 
     @property
     def speedup(self) -> float | None:
@@ -185,6 +201,7 @@ class PredictionResult:
     num_arms: int
     within_15_percent: float | None  # share of them
     median_error: float | None  # |predicted / measured - 1|
+    judged: tuple[tuple[str, str], ...] = ()  # load and arm of each. Not in results of before
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +225,8 @@ class Results:
     notes: tuple[str, ...] = ()
     # Tokens of a step → its seconds, as the engine measured them. Not in results of before.
     step_seconds: Mapping[str, float] = field(default_factory=dict)
+    # Whether the engine can change the draft length by load. Not in results of before.
+    has_schedule: bool | None = None
     is_complete: bool = True  # False: the budget ended before a verdict or the best arm was clear
 
     @property

@@ -8,7 +8,7 @@ from pathlib import Path
 from outdraft.backends.backend import Serving
 from outdraft.errors import OptionError
 from outdraft.report.write import RESULTS, read_results
-from outdraft.tune.files import recommended
+from outdraft.tune.answer import recommended
 from outdraft.watch.acting import Known
 from outdraft.watch.benefit.costs import Costs
 

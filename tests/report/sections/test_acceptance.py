@@ -110,6 +110,25 @@ def test_three_proposers_are_shown_and_the_others_folded() -> None:
     assert "No acceptance by category" in category_section(no_acceptance())
 
 
+def test_a_chart_for_each_proposer_is_folded_but_for_the_first() -> None:
+    shown, _, rest = acceptance_section(sample_results()).partition("<summary>4 more proposers")
+    assert (shown.count("<figure>"), rest.count("<figure>")) == (3, 4)
+    results = sample_results()
+    alone = tuple(
+        replace(each, per_position_by_temperature={}, by_temperature={})
+        for each in results.acceptance
+    )
+    section = acceptance_section(replace(results, acceptance=alone))
+    assert section.count("<figure>") == 1, "each would be a curve that is in the first one"
+
+
+def test_how_often_there_is_a_draft_is_said_where_it_is_not_nearly_always() -> None:
+    section = acceptance_section(sample_results())
+    assert "; drafts in 41 % of steps" in section, "n-gram"
+    assert "; drafts in 63 % of steps" in section, "suffix"
+    assert section.count("; drafts in ") == 2
+
+
 def by_counters(results: Results, *names: str) -> Results:
     """As from a server whose answers do not report acceptance; all proposers without `names`."""
     counted = tuple(

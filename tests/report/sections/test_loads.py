@@ -3,59 +3,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-import pytest
-
-from outdraft.decide.verdict import DONT_SHIP, INCONCLUSIVE, SHIP, SHIP_FOR, Verdict
-from outdraft.report.sections.loads import (
-    crossover,
-    load_axis,
-    loads_section,
-    schedule_rows,
-)
-from outdraft.tune.results import Results
+from outdraft.acceptance import Acceptance
+from outdraft.report.sections.loads import load_axis, loads_section, schedule_rows
+from outdraft.tune.results import ScheduleResult
 from tests.report.odd_results import forty_arms, one_load_failed
-from tests.report.sample_results import sample_results
-
-
-def decided(*decisions: str | None) -> Results:
-    results = sample_results()
-    verdicts = [None if each is None else Verdict(each, (), (), ()) for each in decisions]
-    loads = tuple(
-        replace(load, verdict=verdict)
-        for load, verdict in zip(results.loads, verdicts, strict=False)
-    )
-    return replace(results, loads=loads)
-
-
-@pytest.mark.parametrize(
-    ("decisions", "said"),
-    [
-        ((SHIP, SHIP, DONT_SHIP), "wins up to concurrency 4 and off wins from concurrency 16 on"),
-        ((SHIP, SHIP_FOR, SHIP), "at every load measured: no crossover"),
-        ((SHIP,), "at the load measured"),
-        ((DONT_SHIP, DONT_SHIP), "at no load does speculation pay"),
-        ((DONT_SHIP, SHIP), "wins at concurrency 4; off wins at concurrency 1."),
-        ((SHIP, INCONCLUSIVE), "wins at concurrency 1. Not clear at concurrency 4."),
-        ((SHIP, None), "Not clear at concurrency 4."),
-        ((), "No load was measured."),
-    ],
-)
-def test_the_crossover_in_words(decisions: tuple[str | None, ...], said: str) -> None:
-    assert said in crossover(decided(*decisions))
-
-
-def test_a_load_that_nothing_was_measured_at() -> None:
-    results = decided(SHIP, None)
-    first, last = results.loads
-    bare = replace(last, arms=tuple(replace(arm, measured=None) for arm in last.arms))
-    said = crossover(replace(results, loads=(first, bare)))
-    assert "Nothing could be measured at concurrency 4." in said
-
-
-def test_loads_in_any_order() -> None:
-    results = decided(SHIP, SHIP, DONT_SHIP)
-    backwards = replace(results, loads=results.loads[::-1])
-    assert crossover(backwards) == crossover(results)
+from tests.report.sample_results import ratio_about, sample_results
 
 
 def test_what_the_loads_differ_in() -> None:
@@ -79,3 +31,29 @@ def test_rows() -> None:
     assert ["none measured" in row for row in of_loads] == [False, False, True]
     assert "<b>SHIP</b>" in of_loads[0]
     assert "<b>INCONCLUSIVE</b>" in of_loads[2]
+    assert "<b>on, k=5</b>" in of_loads[0]
+    assert "<b>off</b>" in of_loads[2]
+
+
+def test_a_speedup_has_its_interval_beside_it() -> None:
+    assert "1.97× [1.93, 2.02]<" in loads_section(sample_results())
+
+
+def test_a_schedule_that_lost_is_said_to_be_unused() -> None:
+    results = sample_results()
+    assert "the place of a switch is a guess" in loads_section(results)
+    lost = ScheduleResult("concurrency 16", ratio_about(0.8, 0.02, 9))
+    section = loads_section(replace(results, scheduled=(lost,)))
+    assert "Not used: it failed or lost at concurrency 16." in section
+
+
+def test_how_often_there_is_a_draft_stands_below_the_acceptance() -> None:
+    """A rate of 0.5 of a draft in every fourth step is not one of a draft in every step."""
+    results = sample_results()
+    counts = Acceptance(25, 100, 50, accepted_per_position=[25, 25])
+    arms = tuple(
+        replace(arm, counts=counts, num_tokens=160, num_texts=10) for arm in results.loads[0].arms
+    )
+    section = loads_section(replace(results, loads=(replace(results.loads[0], arms=arms),)))
+    assert "drafts in 25 % of steps" in section
+    assert "drafts in" not in loads_section(results)

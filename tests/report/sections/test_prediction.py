@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from outdraft.report.sections.prediction import prediction_text, predictions_of
+from outdraft.report.tables import tune_table
 from outdraft.tune.results import PredictionResult
 from tests.report.odd_results import nothing_measured
 from tests.report.sample_results import sample_results
@@ -21,6 +22,22 @@ def test_how_wrong_it_was() -> None:
     assert words.startswith("24 of 26 arms (92\N{NO-BREAK SPACE}%) were predicted within 15 %")
     assert "The largest error: draft_model smollm2-135m-draft k=7 at concurrency 1" in words
     assert words.endswith("(n=36), 20\N{NO-BREAK SPACE}% too high.")
+
+
+def test_the_arms_of_a_count_are_named() -> None:
+    """Of the arms that were measured, some are what the predictions were made of."""
+    results = sample_results()
+    judged = results.prediction.judged[:5]
+    few = replace(results, prediction=PredictionResult(5, 0.8, 0.07, judged))
+    words = prediction_text(few)
+    assert words.startswith("4 of 5 arms (80\N{NO-BREAK SPACE}%) were predicted within 15 %")
+    assert all(f"{arm} at {load}" in words for load, arm in judged)
+    assert [(each.load, each.arm) for each in predictions_of(few)] == list(judged)
+    named = f"predictions: 4 of 5 arms within 15 %, median error 7 % (concurrency 1: {judged[0][1]}"
+    assert named in tune_table(few)
+    assert all(arm in tune_table(few).partition("predictions: ")[2] for _, arm in judged)
+    of_before = replace(results, prediction=PredictionResult(5, 0.8, 0.07))
+    assert "Which ones is not recorded" in prediction_text(of_before)
 
 
 def test_nothing_to_tell() -> None:

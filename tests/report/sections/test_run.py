@@ -11,9 +11,24 @@ from tests.report.sample_results import sample_results
 def test_the_main_load_is_open_and_best_comes_before_the_rest() -> None:
     section = arms_section(sample_results())
     assert section.count("<details open>") == 1
-    assert "concurrency 4: 1 baseline, 1 best, 3 raced, 5 dropped, 5 predicted" in section
+    states = "1 baseline, 1 best, 3 raced, 4 dropped, 1 profiled, 5 predicted"
+    assert f"concurrency 4: {states}" in section
     states = re.findall(r'<td class="short">(?:★ )?(\w+)</td>', section.partition("<summary>")[2])
     assert states[:5] == ["baseline", "best", "raced", "raced", "raced"]
+
+
+def test_many_unmeasured_arms_are_folded() -> None:
+    section = arms_section(sample_results())
+    shown, _, folded = section.partition("<summary>5 arms that were predicted, not measured")
+    assert "predicted slower than the best" not in shown.rpartition("<details open>")[2]
+    assert folded.partition("</details>")[0].count("predicted slower than the best") == 5
+
+
+def test_the_star_is_for_what_is_recommended() -> None:
+    results = sample_results()
+    section = arms_section(results)
+    assert section.count("★ best") == 2
+    assert "★" not in arms_section(replace(results, main_load="concurrency 16"))
 
 
 def test_an_interval_has_its_level_where_that_is_not_95_percent() -> None:

@@ -4,11 +4,18 @@ import math
 import re
 from dataclasses import replace
 
-from outdraft.report.sections.speedups import heat, heat_end, speedup_grids, speedups_section
+from outdraft.report.sections.speedups import (
+    heat,
+    heat_end,
+    is_unsure,
+    speedup_grids,
+    speedups_section,
+)
+from outdraft.speculation import Speculation
 from outdraft.tune.arm import proposer_name
-from outdraft.tune.results import BASELINE
+from outdraft.tune.results import BASELINE, PREDICTED, PROFILED
 from tests.report.odd_results import nothing_measured
-from tests.report.sample_results import sample_results
+from tests.report.sample_results import ratio_about, sample_results
 
 
 def test_every_arm_has_its_cell() -> None:
@@ -36,6 +43,40 @@ def test_the_fastest_proposer_first_and_the_only_predicted_last() -> None:
     names = [grid.proposer for grid in speedup_grids(sample_results())]
     assert names[0] == "draft_model smollm2-135m-draft int8"
     assert set(names[-2:]) == {"ngram", "suffix"}
+
+
+def test_alike_grids_and_rows_without_a_measurement_are_folded() -> None:
+    results = sample_results()
+    load = results.loads[0]
+    hopes = tuple(
+        replace(load.arms[1], name=f"ngram k={k}", speculation=Speculation("ngram", k=k),
+                state=PREDICTED, measured=None, predicted=1.2)
+        for k in range(6, 12)
+    )  # fmt: skip
+    tried = replace(load.arms[1], measured=ratio_about(1.2, 0.1, 3), state=PROFILED)
+    arms = (load.arms[0], tried, *load.arms[2:], *hopes)
+    section = speedups_section(replace(results, loads=(replace(load, arms=arms),)))
+    assert section.count("<figure>") == 5
+    shown, _, rest = section.partition("<summary>2 more proposers</summary>")
+    assert (shown.count("<figure>"), rest.count("<figure>")) == (3, 2)
+    assert "<summary>7 draft lengths that were predicted only</summary>" in rest
+
+
+def test_a_measurement_that_is_no_more_than_a_hint() -> None:
+    assert is_unsure(ratio_about(1.4, 0.05, 4)), "no interval"
+    assert is_unsure(ratio_about(1.05, 0.2, 20)), "1 is in it"
+    assert not is_unsure(ratio_about(1.4, 0.05, 20))
+    assert not is_unsure(ratio_about(0.7, 0.05, 20))
+
+
+def test_the_star_and_the_judged() -> None:
+    results = sample_results()
+    section = speedups_section(results)
+    assert section.count("<b>★ ") == 2
+    assert section.count("<b>◇ ") == 1, "of the load at which it does not pay"
+    off = speedups_section(replace(results, main_load="concurrency 16"))
+    assert "★" not in off
+    assert off.count("<b>◇ ") == 3
 
 
 def test_rows_go_up() -> None:

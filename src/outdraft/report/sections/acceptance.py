@@ -6,7 +6,15 @@ from typing import NamedTuple
 
 from outdraft.report.layout import figure, folded, lead, legend, nothing, numbers_of, panels, table
 from outdraft.report.markup import Markup, join
-from outdraft.report.numbers import UNKNOWN, count_of, counted, is_finite, percent, share
+from outdraft.report.numbers import (
+    UNKNOWN,
+    count_of,
+    counted,
+    drafted_text,
+    is_finite,
+    percent,
+    share,
+)
 from outdraft.report.plot import WIDTH, Axis, Mark, Plot, Scale, labelled, named_ticks
 from outdraft.report.svg import NUM_SERIES, abbreviated, drawing, line, marker, series_class, text
 from outdraft.tune.arm import proposer_name
@@ -40,6 +48,12 @@ def acceptance_section(results: Results) -> Markup:
         return nothing("No acceptance was measured.")
     curves = curves_by_position(proposers)
     left_out = len(curves) - NUM_SERIES
+    # A proposer with one curve alone is in the first figure already, if there is room.
+    apart = [
+        each
+        for at, each in enumerate(proposers)
+        if len(curves_by_temperature(each)) > 1 or at >= NUM_SERIES
+    ]
     note = f"The first {NUM_SERIES}; {left_out} more have panels of their own."
     return join(
         lead(
@@ -55,8 +69,14 @@ def acceptance_section(results: Results) -> Markup:
                 "acceptance by position, a curve for each proposer",
             ),
             _by_temperature([each for each in proposers if each.by_temperature][:NUM_SERIES]),
-            *(_of_proposer(each) for each in proposers),
+            *(_of_proposer(each) for each in apart[:1]),
         ),
+        folded(
+            f"{len(apart) - 1} more proposer{'s' * (len(apart) != 2)}, by position",
+            panels(*(_of_proposer(each) for each in apart[1:])),
+        )
+        if len(apart) > 1
+        else None,
         table(
             ("proposer", "k", "rate", "length", "steps with a draft", "n", "counted"),
             [
@@ -93,9 +113,11 @@ def ranked(results: Results) -> tuple[AcceptanceResult, ...]:
 
 def _of_proposer(proposer: AcceptanceResult) -> Markup | None:
     length = "" if proposer.length is None else f", length {proposer.length:.2f}"
+    drafted = drafted_text(proposer.share_drafted)
+    note = f"rate {share(proposer.rate)}{length} at k={proposer.k}"
     return _by_position(
         proposer.name,
-        f"rate {share(proposer.rate)}{length} at k={proposer.k}, {count_of(proposer.num_requests)}",
+        f"{note}, {count_of(proposer.num_requests)}{f'; {drafted}' if drafted else ''}",
         curves_by_temperature(proposer),
         f"acceptance by position of {proposer.name}, by temperature",
     )

@@ -113,10 +113,10 @@ def _distribution(
 
 
 def _panels(load: LoadResult) -> Markup:
-    return panels(*(_figure(latency) for latency in latencies(load)))
+    return panels(*(_figure(latency, load) for latency in latencies(load)))
 
 
-def _figure(latency: Latency) -> Markup:
+def _figure(latency: Latency, load: LoadResult) -> Markup:
     off, best = latency.off, latency.best
     note = f"{latency.meaning}."
     if latency.num_beyond:
@@ -131,6 +131,8 @@ def _figure(latency: Latency) -> Markup:
         [two_lines(name, count_of(each.count)), *map(_quantile, each.quantiles)]
         for name, each in (("best", best), ("off", off))
     ]
+    below = [] if latency.pairs is None else [pairs_text(latency.pairs)]
+    below += [] if has_tail else [_NO_TAIL]
     return figure(
         latency.name,
         note,
@@ -139,11 +141,10 @@ def _figure(latency: Latency) -> Markup:
         table(
             ("ms", *(f"P{100 * each.q:.0f}" for each in best.quantiles)),
             [*rows, ["off / best", *ratios]],
-            f"percentiles of {latency.name}",
+            f"percentiles of {latency.name} at {load.name}",
             {0: "short"},
         ),
-        None if latency.pairs is None else tag("p", pairs_text(latency.pairs), class_="pairs"),
-        None if has_tail else tag("p", _NO_TAIL, class_="pairs"),
+        tag("p", " ".join(below), class_="pairs") if below else None,
     )
 
 

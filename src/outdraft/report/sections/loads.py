@@ -2,18 +2,34 @@
 
 from collections.abc import Sequence
 
-from outdraft.decide.verdict import DONT_SHIP, SHIP, SHIP_FOR
-from outdraft.report.layout import figure, keys, lead, numbers_of, panels, table
-from outdraft.report.markup import Markup, join, tag
-from outdraft.report.numbers import UNKNOWN, is_finite, rate, ratio_cells, share, times
+from outdraft.report.layout import figure, keys, lead, numbers_of, panels, table, two_lines
+from outdraft.report.markup import Child, Markup, join, tag
+from outdraft.report.numbers import (
+    UNKNOWN,
+    drafted_text,
+    is_finite,
+    rate,
+    ratio_cells,
+    share,
+    times,
+)
 from outdraft.report.plot import Axis, Mark, Plot, labelled, named_ticks, ticks
 from outdraft.report.svg import line, text
 from outdraft.report.tables import decision_text
 from outdraft.stats.ratios import Ratio
+from outdraft.tune.answer import LoadAnswer, answer_of
 from outdraft.tune.results import LoadResult, Results
+from outdraft.tune.wording import does_text, why_text
 
 _MOST_VALUES = 5  # written beside their points; more would overlap
-_WINS, _LOSES, _UNCLEAR, _UNMEASURED = "wins", "loses", "unclear", "unmeasured"
+_LEAD = (
+    "Every load has a race, a final and a verdict of its own. What is recommended is one setting "
+    "for all of them, or one schedule: that of the best arm at the first load."
+)
+_SCHEDULE = (
+    "The draft length to use, by the number of requests running; off is 0. Only the loads were "
+    "measured: between two of them the place of a switch is a guess."
+)
 
 
 def loads_section(results: Results) -> Markup:
@@ -35,13 +51,14 @@ def loads_section(results: Results) -> Markup:
         _schedule(results) if results.schedule else None,
     )
     is_measured = any(load.measured is not None for load in loads)
-    head = ("load", "best arm", "speedup", "interval", "pairs", "acceptance", "tokens/s, off",
-            "tokens/s, best", "verdict")  # fmt: skip
-    kinds = {0: "short", 1: "name", 8: "short"}
+    head = ("load", "recommended", "verdict", "best arm", "speedup", "acceptance",
+            "tokens/s")  # fmt: skip
+    kinds = {0: "short", 1: "short", 2: "label", 3: "name"}
+    answer = answer_of(results)
     return join(
-        lead(crossover(results)),
+        lead(_LEAD if loads else "No load was measured."),
         figures if is_measured else None,
-        table(head, [_row(load) for load in loads], "best arm at each load", kinds),
+        table(head, [_row(answer.at(load)) for load in loads], "best arm at each load", kinds),
     )
 
 
@@ -55,56 +72,30 @@ def load_axis(results: Results) -> tuple[str, tuple[str, ...]]:
     return "load", tuple(load.name for load in loads)
 
 
-def crossover(results: Results) -> str:
-    """In words, by the verdicts: at which loads speculation wins, and from where off wins."""
-    loads = sorted(results.loads, key=lambda load: load.concurrency or load.rate or 0.0)
-    if not loads:
-        return "No load was measured."
-    outcomes = [_outcome(load) for load in loads]
-    wins, losses, unclear, unmeasured = (
-        [load.name for load, each in zip(loads, outcomes, strict=True) if each == outcome]
-        for outcome in (_WINS, _LOSES, _UNCLEAR, _UNMEASURED)
-    )
-    decided = [each for each in outcomes if each in (_WINS, _LOSES)]
-    sentences = []
-    if len(wins) == len(loads):
-        where = "at the load measured" if len(wins) == 1 else "at every load measured"
-        sentences.append(f"Speculation wins {where}: no crossover was found.")
-    elif wins and losses and decided == [_WINS] * len(wins) + [_LOSES] * len(losses):
-        sentences.append(
-            f"Speculation wins up to {wins[-1]} and off wins from {losses[0]} on: the crossover "
-            "lies between the two."
-        )
-    elif wins:
-        off = f"; off wins at {', '.join(losses)}" if losses else ""
-        sentences.append(f"Speculation wins at {', '.join(wins)}{off}.")
-    elif losses:
-        sentences.append(f"Off wins at {', '.join(losses)}: at no load does speculation pay.")
-    if unclear:
-        sentences.append(f"Not clear at {', '.join(unclear)}.")
-    if unmeasured:
-        sentences.append(f"Nothing could be measured at {', '.join(unmeasured)}.")
-    return " ".join(sentences)
-
-
-def _outcome(load: LoadResult) -> str:
-    if load.verdict is None:  # the time was over before there was one
-        return _UNMEASURED if load.measured is None else _UNCLEAR
-    outcomes = {SHIP: _WINS, SHIP_FOR: _WINS, DONT_SHIP: _LOSES}
-    return outcomes.get(load.verdict.decision, _UNCLEAR)
-
-
-def _row(load: LoadResult) -> tuple[str, ...]:
+def _row(answer: LoadAnswer) -> tuple[Child, ...]:
+    load = answer.load
     best, off = load.best_arm, load.off
     return (
         load.name,
-        "none measured" if best is None else best.name,
-        *ratio_cells(load.measured),
-        UNKNOWN if best is None else share(best.acceptance_rate),
-        UNKNOWN if off is None else rate(off.tokens_per_s),
-        UNKNOWN if best is None else rate(best.tokens_per_s),
+        two_lines(tag("b", does_text(answer)), why_text(answer)),
         tag("b", decision_text(load.verdict)),
+        "none measured" if best is None else best.name,
+        _speedup(load.measured),
+        UNKNOWN
+        if best is None
+        else two_lines(share(best.acceptance_rate), drafted_text(best.share_drafted)),
+        two_lines(
+            UNKNOWN if best is None else rate(best.tokens_per_s),
+            UNKNOWN if off is None else f"off {rate(off.tokens_per_s)}",
+        ),
     )
+
+
+def _speedup(ratio: Ratio | None) -> Child:
+    if ratio is None:
+        return UNKNOWN
+    speedup, interval, count = ratio_cells(ratio)
+    return two_lines(f"{speedup} {interval}", count)
 
 
 def speedup_plot(loads: Sequence[LoadResult], axis: Axis) -> Markup:
@@ -168,11 +159,13 @@ def throughput_plot(loads: Sequence[LoadResult], axis: Axis) -> Markup:
 
 def _schedule(results: Results) -> Markup:
     rows = schedule_rows(results)
+    fault = answer_of(results).schedule_fault
+    note = f"Not used: {fault}." if fault else _SCHEDULE
     steps = [(running, _draft_length(k)) for running, k in rows]
     head = ("requests running", "draft length")
     return figure(
         "Schedule",
-        "The draft length to use, by the number of requests running; off is 0.",
+        note,
         schedule_plot(rows),
         numbers_of(table(head, steps, "the schedule", {0: "short"})),
         table(

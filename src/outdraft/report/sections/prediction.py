@@ -12,6 +12,7 @@ from outdraft.tune.results import Results
 
 _BAND = 0.15  # a prediction within this share of the measurement counts as right
 _NUM_WORST = 8
+_MOST_NAMED = 6  # arms; more are in the table
 _HEIGHT = 316.0  # pixels: about square
 
 
@@ -42,7 +43,7 @@ def prediction_section(results: Results) -> Markup:
         for each in sorted(predictions, key=lambda each: -abs(each.error))
     ]  # fmt: skip
     plotted = figure(
-        "Every arm that was measured",
+        "Predicted by measured",
         "On the line the prediction was right; above it, too high.",
         prediction_plot(predictions, loads),
         keys([(series_class(at), at, name) for at, name in enumerate(loads) if name in used],
@@ -55,7 +56,9 @@ def prediction_section(results: Results) -> Markup:
 
 
 def predictions_of(results: Results) -> tuple[Prediction, ...]:
-    """The arms that were both predicted and measured."""
+    """The arms that the predictions are judged by. Results of before do not name them: then all
+    that were both predicted and measured."""
+    judged = set(results.prediction.judged)
     return tuple(
         Prediction(arm.name, load.name, arm.predicted, ratio.estimate, ratio.num_pairs)
         for load in results.loads
@@ -64,6 +67,7 @@ def predictions_of(results: Results) -> tuple[Prediction, ...]:
         and is_finite(arm.predicted)
         and is_finite(ratio.estimate)
         and ratio.estimate > 0
+        and (not judged or (load.name, arm.name) in judged)
     )
 
 
@@ -81,6 +85,10 @@ def prediction_text(results: Results) -> str:
     predictions = predictions_of(results)
     if not predictions:
         return f"{words}."
+    if len(predictions) != summary.num_arms:
+        return f"{words}. Which ones is not recorded; below are all that were measured."
+    if len(predictions) <= _MOST_NAMED:
+        words += f" ({', '.join(f'{each.arm} at {each.load}' for each in predictions)})"
     worst = max(predictions, key=lambda each: abs(each.error))
     side = "high" if worst.error > 0 else "low"
     return (

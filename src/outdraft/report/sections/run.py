@@ -1,18 +1,32 @@
 """The run itself: all arms, pruned candidates, environment and settings."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from outdraft.report.layout import folded, lead, nothing, table, two_lines
 from outdraft.report.markup import Child, Markup, join, tag
-from outdraft.report.numbers import UNKNOWN, count_of, interval, percent, plain, rate, share, times
-from outdraft.tune.results import BEST, STATES, ArmResult, LoadResult, Results
+from outdraft.report.numbers import (
+    UNKNOWN,
+    count_of,
+    drafted_text,
+    interval,
+    percent,
+    plain,
+    rate,
+    share,
+    times,
+)
+from outdraft.tune.answer import LoadAnswer, answer_of
+from outdraft.tune.results import PREDICTED, STATES, ArmResult, Results
+
+_MOST_UNMEASURED = 4  # arms in the table of those that were measured; more are folded
 
 
 def arms_section(results: Results) -> Markup:
     if not results.loads:
         return nothing("No load was measured.")
+    answer = answer_of(results)
     return join(
         lead(
             "A pair is one request, sent to the arm and to off. Intervals are computed over "
@@ -21,26 +35,45 @@ def arms_section(results: Results) -> Markup:
             "others' figures are from the race: they share an error of 5 %, and the highest of "
             "them is likely to be too high."
         ),
-        [_table(load, is_open=load is results.main) for load in results.loads],
+        [_table(each, is_open=each is answer.main) for each in map(answer.at, results.loads)],
     )
 
 
-def _table(load: LoadResult, *, is_open: bool) -> Markup:
-    counts = Counter(arm.state for arm in load.arms)
+def _table(answer: LoadAnswer, *, is_open: bool) -> Markup:
+    load = answer.load
+    counts = Counter(arm.fate for arm in load.arms)
     states = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
     with_goodput = any(arm.goodput_per_s is not None for arm in load.arms)
     goodput = ["goodput/s"] if with_goodput else []
     head = ["arm", "state", "speedup", "pairs", "predicted", "acceptance", "tokens/s", *goodput,
             "requests", "note"]  # fmt: skip
-    arms = sorted(load.arms, key=lambda arm: (STATES.index(arm.state), -(arm.speedup or 0.0)))
-    rows = [_row(arm, with_goodput) for arm in arms]
-    shown = table(head, rows, f"arms at {load.name}", {1: "short", len(head) - 1: "words"})
-    return folded(f"{load.name}: {states}", shown, is_open=is_open)
+    arms = sorted(load.arms, key=lambda arm: (STATES.index(arm.fate), -(arm.speedup or 0.0)))
+    unmeasured = [arm for arm in arms if arm.fate == PREDICTED]
+
+    def shown(members: Sequence[ArmResult], label: str) -> Markup:
+        rows = [_row(arm, with_goodput, is_recommended=arm.name == answer.arm) for arm in members]
+        return table(head, rows, label, {1: "short", len(head) - 1: "words"})
+
+    if len(unmeasured) <= _MOST_UNMEASURED:
+        unmeasured = []
+    label = f"arms at {load.name}"
+    return folded(
+        f"{load.name}: {states}",
+        shown([arm for arm in arms if arm not in unmeasured], label),
+        folded(
+            f"{len(unmeasured)} arms that were predicted, not measured",
+            shown(unmeasured, f"{label}, not measured"),
+        )
+        if unmeasured
+        else None,
+        is_open=is_open,
+    )
 
 
-def _row(arm: ArmResult, with_goodput: bool) -> list[Child]:
+def _row(arm: ArmResult, with_goodput: bool, *, is_recommended: bool) -> list[Child]:
     ratio = arm.measured
     failed = f"{arm.num_errors:,} failed" if arm.num_errors else ""
+    drafted = drafted_text(arm.share_drafted)
     length = "" if arm.acceptance_length is None else f"length {arm.acceptance_length:.2f}"
     measured: list[Child] = [UNKNOWN, UNKNOWN]
     if ratio is not None:
@@ -52,10 +85,10 @@ def _row(arm: ArmResult, with_goodput: bool) -> list[Child]:
         ]
     return [
         arm.name,
-        f"★ {arm.state}" if arm.state == BEST else arm.state,
+        f"★ {arm.fate}" if is_recommended else arm.fate,
         *measured,
         times(arm.predicted),
-        two_lines(share(arm.acceptance_rate), length),
+        [two_lines(share(arm.acceptance_rate), length), *two_lines(None, drafted)],
         rate(arm.tokens_per_s),
         *([rate(arm.goodput_per_s)] if with_goodput else []),
         two_lines(f"{arm.num_requests:,}", failed),

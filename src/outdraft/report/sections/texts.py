@@ -34,11 +34,12 @@ def texts_section(results: Results) -> Markup:
 
 
 def _table(load: LoadResult) -> Markup:
-    arms = sorted(load.arms, key=lambda arm: (STATES.index(arm.state), -(arm.speedup or 0.0)))
+    arms = sorted(load.arms, key=lambda arm: (STATES.index(arm.fate), -(arm.speedup or 0.0)))
     rows = [_row(arm.name, arm.texts, _finding(load, arm)) for arm in arms if arm.texts]
     if load.text_floor is not None:
         rows.insert(0, _row("off, sent again", load.text_floor, "the floor"))
-    head = ("arm", "as off's", f"first {BEGINNING} characters", "part at, median", "earliest", "")
+    head = ("arm", "as off's", f"first {BEGINNING} characters", "part at, median", "earliest",
+            "finding")  # fmt: skip
     return table(head, rows, f"texts at {load.name}", {5: "words"})
 
 

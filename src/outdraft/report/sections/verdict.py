@@ -9,6 +9,7 @@ from outdraft.report.layout import folded
 from outdraft.report.markup import Child, Markup, tag
 from outdraft.report.numbers import (
     count_of,
+    drafted_text,
     duration,
     interval,
     milliseconds,
@@ -21,7 +22,10 @@ from outdraft.report.numbers import (
 )
 from outdraft.report.tables import best_line
 from outdraft.stats.percentiles import percentile
+from outdraft.tune.answer import LoadAnswer, RangeAnswer, answer_of
+from outdraft.tune.files import carried_over, caveat
 from outdraft.tune.results import SOURCES, LoadResult, Results
+from outdraft.tune.wording import details, does_text, headline, loads_text, why_text
 
 _TEXTS: dict[str, dict[str, str]] = tomllib.loads(
     resources("outdraft.report.sections").joinpath("verdict.toml").read_text(encoding="utf-8")
@@ -31,38 +35,63 @@ _MOST_REASONS = 3  # about parts of the traffic; more are folded
 
 
 def verdict_card(results: Results, files: Sequence[str]) -> Markup:
-    load = results.main
+    answer, load = answer_of(results), results.main
     verdict = None if load is None else load.verdict
     decision = INCONCLUSIVE if verdict is None else verdict.decision
-    texts = _TEXTS["nothing_measured" if verdict is None else decision]
-    parts = "" if verdict is None else ", ".join(verdict.ship_for)
-    is_on = load is not None and load.pays_for_all
+    texts = _TEXTS[answer.advice]
     tiles = [
         tag("div", tag("dt", name), tag("dd", tag("b", value), tag("span", small)))
         for name, value, small in _tiles(results, load)
     ]
-    at = "" if load is None else f", at {load.name}"
-    ended = "" if results.is_complete else ". The time budget ended before the result was clear"
+    here = None if load is None else tag("span", f"at {loads_text([load])}", class_="at")
+    ended = "" if results.is_complete else ". The time budget ended before all of it was clear"
     judged = f", judged by {objective_name(results.objective)}"
-    basis = f" on the {results.backend} backend{at}{judged}{ended}."
+    basis = f" on the {results.backend} backend{judged}{ended}."
     return tag(
         "section",
         tag(
             "div",
-            tag("p", tag("span", texts["sign"], class_="sign", aria_hidden="true"), decision,
+            tag("p", tag("span", texts["sign"], class_="sign", aria_hidden="true"), decision, here,
                 class_="decision"),
-            tag("h1", texts["headline"], f": {parts}" if parts else None, id="verdict-title"),
+            tag("h1", headline(answer), id="verdict-title"),
             tag("p", tag("b", results.target), basis, class_="under"),
+            _range(answer),
             class_="banner",
         ),
         tag("div", tag("code", best_line(results)), class_="line scroll", role="region",
             aria_label="the best configuration in one line", tabindex="0"),
         tag("dl", tiles, class_="tiles"),
-        tag("div", _reasons(verdict), _next_steps(texts["advice"], files, is_on), class_="columns"),
+        tag("div", _reasons(verdict), _next_steps(texts["next"], files, results, answer),
+            class_="columns"),
         id="verdict",
         class_=f"card {texts['class']}",
         aria_labelledby="verdict-title",
     )  # fmt: skip
+
+
+def _range(answer: RangeAnswer) -> list[Markup | None]:
+    """What is recommended at each load, the smallest first, and what has to be known of it."""
+    steps = [
+        tag(
+            "li",
+            tag("span", loads_text([each.load]), class_="at"),
+            tag("b", does_text(each)),
+            tag("span", why_text(each)),
+            tag("span", *_speedup(each)) if each.speedup is not None else None,
+            class_="on" if each.is_on else "off",
+        )
+        for each in answer.loads
+    ]
+    told = [tag("li", sentence) for sentence in details(answer)]
+    return [
+        tag("ol", steps, class_="steps") if len(steps) > 1 else None,
+        tag("ul", told, class_="details") if told else None,
+    ]
+
+
+def _speedup(answer: LoadAnswer) -> list[str]:
+    ratio = answer.speedup
+    return [] if ratio is None else [f"{times(ratio.estimate)} {interval(ratio)}"]
 
 
 def _tiles(results: Results, load: LoadResult | None) -> Iterator[tuple[str, Child, str]]:
@@ -72,7 +101,9 @@ def _tiles(results: Results, load: LoadResult | None) -> Iterator[tuple[str, Chi
     if best is not None and best.measured is not None:
         ratio = best.measured
         level = "" if ratio.low is None else f", {percent(ratio.level)} interval"
-        speedup = [times(ratio.estimate), tag("small", interval(ratio))]
+        speedup = [
+            tag("span", each, class_="pair") for each in (times(ratio.estimate), interval(ratio))
+        ]
         name = f"speedup over off ({objective_name(results.objective)})"
         yield name, speedup, f"{pairs(ratio)}{level}"
     if best is not None and best.acceptance_rate is not None:
@@ -80,7 +111,8 @@ def _tiles(results: Results, load: LoadResult | None) -> Iterator[tuple[str, Chi
         more = "" if length is None else f"acceptance length {length:.2f}, "
         rate_of_best = share(best.acceptance_rate)
         source = SOURCES.get(best.acceptance_source, "")
-        small = f"{more}{count_of(best.num_requests)}{f', {source}' if source else ''}"
+        drafted = drafted_text(best.share_drafted)
+        small = ", ".join(filter(None, (f"{more}{count_of(best.num_requests)}", drafted, source)))
         yield "acceptance rate", rate_of_best, small
     if off is not None and best is not None and off.tpot_ms and best.tpot_ms:
         before, after = (milliseconds(percentile(arm.tpot_ms, 0.5)) for arm in (off, best))
@@ -119,17 +151,25 @@ def _bullets(reasons: Sequence[str]) -> Markup:
     return tag("ul", [tag("li", each) for each in reasons], class_="reasons")
 
 
-def _next_steps(advice: str, files: Sequence[str], is_on: bool) -> Markup:
-    """`is_on`: whether the configurations among the files turn speculation on."""
+def _next_steps(advice: str, files: Sequence[str], results: Results, answer: RangeAnswer) -> Markup:
     present = [name for name in FILES if name in files]
-    is_off = not is_on and any(name != "results.json" for name in present)
-    heading = f"Beside this page{', with speculation left off' if is_off else ''}:"
-    links = [
-        tag("li", tag("a", tag("code", name), href=name), f" {FILES[name]}") for name in present
-    ]
+    elsewhere = [name for name in present if carried_over(results, name)]
+    groups = (
+        ("Beside this page", [name for name in present if name not in elsewhere]),
+        (f"For engines that were not measured ({caveat(results)})", elsewhere),
+    )
     return tag(
         "div",
         tag("h2", "What to do next"),
         tag("p", advice),
-        [tag("p", heading), tag("ul", links, class_="files")] if present else None,
+        [_files(heading, names, answer) for heading, names in groups if names],
     )
+
+
+def _files(heading: str, names: Sequence[str], answer: RangeAnswer) -> list[Markup]:
+    is_off = answer.settings.is_off and any(name != "results.json" for name in names)
+    links = [tag("li", tag("a", tag("code", name), href=name), f" {FILES[name]}") for name in names]
+    return [
+        tag("p", f"{heading}{', with speculation left off' if is_off else ''}:"),
+        tag("ul", links, class_="files"),
+    ]

@@ -1,0 +1,273 @@
+"""What to do, and at which loads: the one answer of a tuning run. Pure.
+
+The page's headline, its table of loads, the last line, the files and `results.json` are all made of
+this value, so that they cannot say different things. Its words are in `tune/wording.py`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
+
+from outdraft.decide.texts import TextFinding
+from outdraft.decide.verdict import DONT_SHIP, SHIP_FOR
+from outdraft.speculation import OFF, Schedule, Speculation, scheduled_k
+from outdraft.stats.ratios import Ratio
+from outdraft.tune.arm import proposer_name
+from outdraft.tune.results import FAILED, ArmResult, LoadResult, Results
+
+
+class Finding(StrEnum):
+    """What was found out at a load."""
+
+    WINS = "wins"  # for all of the traffic together
+    PARTS = "wins in parts"  # of the traffic, not for all of it together
+    LOSES = "does not pay"
+    OTHER_TEXTS = "writes other texts"  # however fast it is
+    UNCLEAR = "not proven"
+    UNMEASURED = "not measured"
+
+
+class Recommendation(StrEnum):
+    """What to do, in kinds."""
+
+    ON = "on"  # at every load that was measured, and at all others
+    ON_IN_RANGE = "on in a range of loads"
+    ON_FOR_PARTS = "on for parts of the traffic"
+    OFF = "off"
+    UNPROVEN = "off: not proven"
+    UNMEASURED = "off: not measured"
+    OUT_OF_TIME = "off: out of time"
+
+
+class WhyOff(StrEnum):
+    """Why it is off at a load."""
+
+    NO = ""  # it is on
+    FINDING = "finding"  # what was found there says so
+    PROPOSER = "proposer"  # another proposer pays there, and a server runs one
+    MAIN_LOAD = "main load"  # it pays there, and not at the main load, which the settings are for
+    SCHEDULE = "schedule"  # the schedule says so
+
+
+@dataclass(frozen=True, slots=True)
+class LoadAnswer:
+    load: LoadResult
+    finding: Finding
+    k: int  # the draft length that the recommended settings have here; 0: off
+    arm: str | None  # the name of the recommended arm, where it is on and was tried
+    why_off: WhyOff = WhyOff.NO
+
+    @property
+    def is_on(self) -> bool:
+        return self.k > 0
+
+    @property
+    def speedup(self) -> Ratio | None:
+        """Of the arm that was judged."""
+        return self.load.measured
+
+    @property
+    def size(self) -> float:
+        return self.load.concurrency or self.load.rate or 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """So many requests running: on, or off."""
+
+    start: int
+    end: int | None  # None: all above
+    is_on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """Between these two loads, and nothing in between was measured."""
+
+    below: LoadAnswer
+    above: LoadAnswer
+    at: int | None  # the last number of running requests before it, by the schedule
+
+
+@dataclass(frozen=True, slots=True)
+class RangeAnswer:
+    settings: Speculation  # recommended; off is one
+    advice: Recommendation
+    loads: tuple[LoadAnswer, ...]  # the smallest first
+    main: LoadAnswer | None
+    bands: tuple[Band, ...]  # of the schedule; () where the settings do not switch
+    switches: tuple[Switch, ...]
+    has_schedule: bool  # whether the engine that was measured can follow one
+    schedule_fault: str  # why the schedule is not used; empty where it is, or where there is none
+
+    @property
+    def is_on(self) -> bool:
+        return self.advice in (Recommendation.ON, Recommendation.ON_IN_RANGE)
+
+    @property
+    def measured(self) -> tuple[LoadAnswer, ...]:
+        return tuple(each for each in self.loads if each.finding is not Finding.UNMEASURED)
+
+    def at(self, load: LoadResult) -> LoadAnswer:
+        return next(each for each in self.loads if each.load is load)
+
+
+def answer_of(results: Results) -> RangeAnswer:
+    settings = recommended(results)
+    loads = sorted(
+        (_at_load(load, settings, results) for load in results.loads), key=lambda each: each.size
+    )
+    main = next((each for each in loads if each.load is results.main), None)
+    bands = _bands(settings.schedule)
+    measured = [each for each in loads if each.finding is not Finding.UNMEASURED]
+    return RangeAnswer(
+        settings=settings,
+        advice=_advice(measured, main, settings, bands),
+        loads=tuple(loads),
+        main=main,
+        bands=bands,
+        switches=tuple(
+            Switch(below, above, _border(bands, below))
+            for below, above in pairwise(measured)
+            if below.is_on != above.is_on
+        ),
+        has_schedule=results.has_schedule is not False,
+        schedule_fault=schedule_fault(results),
+    )
+
+
+def found_at(load: LoadResult) -> Finding:
+    if load.best_arm is None:
+        return Finding.UNMEASURED
+    if load.verdict is None:  # the time was over before there was one
+        return Finding.UNMEASURED if load.measured is None else Finding.UNCLEAR
+    if load.pays_for_all:
+        return Finding.WINS
+    if load.finding_on(load.best_arm) is TextFinding.OTHER:
+        return Finding.OTHER_TEXTS
+    decided = {SHIP_FOR: Finding.PARTS, DONT_SHIP: Finding.LOSES}
+    return decided.get(load.verdict.decision, Finding.UNCLEAR)
+
+
+def recommended(results: Results) -> Speculation:
+    """The best arm of the main load, with the schedule, where it pays; else off. With a schedule
+    that is not to be used, without it: the arm was judged so."""
+    load = results.main
+    if load is None or load.best_arm is None or found_at(load) is not Finding.WINS:
+        return OFF
+    best = replace(load.best_arm.speculation, schedule=())
+    if len(results.schedule) < 2 or schedule_fault(results):
+        return best
+    longest = max(k for _, _, k in results.schedule)
+    return replace(best, k=longest, schedule=results.schedule)
+
+
+def schedule_fault(results: Results) -> str:
+    """Why the schedule is not used; empty where it may be."""
+    load = results.main
+    if not results.schedule:
+        return ""
+    if load is None or load.best_arm is None or found_at(load) is not Finding.WINS:
+        return "the main load does not pay"
+    if not any(k for _, _, k in results.schedule):
+        return "it is off everywhere"
+    if lost := [each.load for each in results.scheduled if each.is_worse]:
+        return f"it failed or lost at {', '.join(lost)}"
+    best = load.best_arm.speculation
+    unproven = [
+        running for running in _unproven(results, best) if scheduled_k(results.schedule, running)
+    ]
+    if unproven:
+        return f"it is on with {unproven[0]} running, where nothing was proven"
+    return ""
+
+
+def _unproven(results: Results, best: Speculation) -> list[int]:
+    """Running requests with which the proposer of the best arm was not shown to pay."""
+    return [
+        load.concurrency
+        for load in results.loads
+        if load.concurrency is not None
+        and found_at(load) is not Finding.UNMEASURED
+        and not _pays(load, best)
+    ]
+
+
+def _pays(load: LoadResult, best: Speculation) -> bool:
+    judged = load.best_arm
+    is_same = judged is not None and proposer_name(judged.speculation) == proposer_name(best)
+    return is_same and found_at(load) is Finding.WINS
+
+
+def _at_load(load: LoadResult, settings: Speculation, results: Results) -> LoadAnswer:
+    finding = found_at(load)
+    if finding is Finding.UNMEASURED and settings.schedule and load.concurrency is not None:
+        k = settings.k_at(load.concurrency)  # by its neighbours
+        return LoadAnswer(load, finding, k, None, WhyOff.NO if k else WhyOff.FINDING)
+    if finding is not Finding.WINS:
+        return LoadAnswer(load, finding, 0, None, WhyOff.FINDING)
+    main = results.main
+    if main is None or found_at(main) is not Finding.WINS:
+        return LoadAnswer(load, finding, 0, None, WhyOff.MAIN_LOAD)
+    if main.best_arm is None or not _pays(load, main.best_arm.speculation):
+        return LoadAnswer(load, finding, 0, None, WhyOff.PROPOSER)
+    k = settings.k_at(load.concurrency or 1)
+    if not k:
+        return LoadAnswer(load, finding, 0, None, WhyOff.SCHEDULE)
+    arm = _arm_of(load, settings, k)
+    return LoadAnswer(load, finding, k, None if arm is None else arm.name)
+
+
+def _arm_of(load: LoadResult, settings: Speculation, k: int) -> ArmResult | None:
+    wanted, proposer = load.best_arm, proposer_name(replace(settings, schedule=()))
+    arms = [wanted, *load.arms] if wanted is not None else list(load.arms)
+    return next(
+        (
+            arm
+            for arm in arms
+            if arm.speculation.k == k and proposer_name(arm.speculation) == proposer
+        ),
+        None,
+    )
+
+
+def _bands(schedule: Schedule) -> tuple[Band, ...]:
+    """Neighbours that are both on, or both off, are one."""
+    bands: list[Band] = []
+    for start, end, k in schedule:
+        if bands and bands[-1].is_on == (k > 0):
+            start = bands.pop().start
+        bands.append(Band(start, end, k > 0))
+    # The end of the last one is only a bound.
+    return (*bands[:-1], replace(bands[-1], end=None)) if bands else ()
+
+
+def _border(bands: Sequence[Band], below: LoadAnswer) -> int | None:
+    at = below.load.concurrency
+    if at is None:
+        return None
+    within = (each for each in bands if each.start <= at and (each.end is None or at <= each.end))
+    return next((each.end for each in within), None)
+
+
+def _advice(
+    measured: Sequence[LoadAnswer],
+    main: LoadAnswer | None,
+    settings: Speculation,
+    bands: Sequence[Band],
+) -> Recommendation:
+    if main is None or main.finding is Finding.UNMEASURED:
+        has_failed = main is None or _all_failed(main.load)
+        return Recommendation.UNMEASURED if has_failed else Recommendation.OUT_OF_TIME
+    if not settings.is_off:
+        is_whole = all(each.is_on for each in measured) and all(each.is_on for each in bands)
+        return Recommendation.ON if is_whole else Recommendation.ON_IN_RANGE
+    kinds = {Finding.PARTS: Recommendation.ON_FOR_PARTS, Finding.UNCLEAR: Recommendation.UNPROVEN}
+    return kinds.get(main.finding, Recommendation.OFF)
+
+
+def _all_failed(load: LoadResult) -> bool:
+    """Whether more time would have changed nothing."""
+    has_off = load.off is not None and not load.off.reason
+    return not has_off or all(arm.state == FAILED for arm in load.arms if arm is not load.off)

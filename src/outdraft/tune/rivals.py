@@ -1,0 +1,65 @@
+"""Arms that measured higher than the one that was judged, and why they are not the answer. Pure."""
+
+from collections.abc import Sequence
+
+from outdraft.tune.results import BASELINE, FAILED, ArmResult, LoadResult
+from outdraft.tune.wording import joined, loads_text, speedup_text
+
+_MOST_NAMED = 3  # arms of a sentence
+
+
+def measured_higher(load: LoadResult) -> tuple[ArmResult, ...]:
+    """The highest first."""
+    judged = load.measured
+    if judged is None:
+        return ()
+    higher = [
+        (arm.measured.estimate, arm)
+        for arm in load.arms
+        if arm.measured is not None
+        and arm.measured.estimate > judged.estimate
+        and arm.name != load.best
+        and arm.state != BASELINE
+    ]
+    return tuple(arm for _, arm in sorted(higher, key=lambda each: -each[0]))
+
+
+def why_not_higher(load: LoadResult) -> tuple[str, ...]:
+    """In whole sentences; () where no arm measured higher."""
+    higher, best = measured_higher(load), load.best_arm
+    if not higher or best is None:
+        return ()
+    here = f"At {loads_text([load])}"
+    sentences = []
+    if raced := [arm for arm in higher if arm.state != FAILED]:
+        sentences.append(f"{here} {_compared(raced, best, load)}")
+    sentences += [
+        f"{here} {_named(arm)} measured higher and failed: {arm.reason}."
+        for arm in higher
+        if arm.state == FAILED
+    ]
+    return tuple(sentences)
+
+
+def _compared(raced: Sequence[ArmResult], best: ArmResult, load: LoadResult) -> str:
+    names = [_named(arm) for arm in raced[:_MOST_NAMED]]
+    if len(raced) > _MOST_NAMED:
+        names.append(f"{len(raced) - _MOST_NAMED} more")
+    if load.verdict is None:
+        return (
+            f"{joined(names)} measured higher than {_named(best)}. The choice also counts what was "
+            "predicted and what other draft lengths showed, the more so the fewer blocks there are."
+        )
+    said = (
+        f"{joined(names)} measured higher in the race than {_named(best)} in the final. Those are "
+        "other requests, and the highest of several figures is likely to be too high"
+    )
+    if best.raced is None:
+        return f"{said}."
+    was_ahead = all((arm.speedup or 0.0) <= best.raced.estimate for arm in raced)
+    more = "" if was_ahead else ", and predictions and other draft lengths counted too"
+    return f"{said}; in the race {best.name} had {best.raced.estimate:.2f}x{more}."
+
+
+def _named(arm: ArmResult) -> str:
+    return f"{arm.name} ({speedup_text(arm.measured)})"

@@ -1,0 +1,128 @@
+"""Results of every kind that a tuning run can end with, for walks over all of them: mixed verdicts,
+loads without one, arms that measured higher than the judged one, schedules that do not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from outdraft.acceptance import Acceptance
+from outdraft.decide.texts import Agreement
+from outdraft.decide.verdict import DONT_SHIP, INCONCLUSIVE, SHIP, SHIP_FOR, Verdict
+from outdraft.speculation import OFF, Speculation
+from outdraft.tune import results as states
+from outdraft.tune.arm import name_of, proposer_name
+from outdraft.tune.results import (
+    ArmResult,
+    LoadResult,
+    PredictionResult,
+    Results,
+    ScheduleResult,
+)
+from outdraft.tune.schedule import schedule_of
+from tests.report.sample_results import prediction_of, ratio_about
+
+PROPOSERS = (Speculation("ngram"), Speculation("eagle", draft="head"))
+ARMS = tuple(Speculation(each.method, k=k, draft=each.draft) for each in PROPOSERS for k in (2, 4))
+# How a load ended. The last two have no arm to judge.
+ENDS = (SHIP, SHIP_FOR, "SHIP FOR, whole", DONT_SHIP, "other texts", INCONCLUSIVE, "no verdict",
+        "time", "failed")  # fmt: skip
+WITHOUT_BEST = ("time", "failed")
+_PARTS = ("category code", "category qa")
+_estimates = st.sampled_from((0.7, 0.95, 1.0, 1.2, 1.41, 1.49, 2.0))
+_widths = st.sampled_from((0.02, 0.3))
+_blocks = st.sampled_from((2, 4, 5, 20))
+
+
+@st.composite
+def walked(draw: st.DrawFn) -> Results:
+    is_open = draw(st.booleans())  # by the clock
+    sizes = draw(st.lists(st.sampled_from((1, 2, 4, 16, 64)), max_size=4, unique=True))
+    loads = tuple(draw(_load(size, is_open=is_open)) for size in sizes)
+    main = loads[0] if loads else None
+    best = None if main is None else main.best_arm
+    schedule: Any = ()
+    if best is not None and not is_open:
+        fitting = schedule_of(loads, proposer_name(best.speculation))
+        odd = ((1, 2, 4), (3, 4096, 0)), ((1, 3, 0), (4, 40, 2), (41, 4096, 0)), ((1, 4096, 0),)
+        schedule = draw(st.sampled_from(((), fitting, fitting, *odd)))
+    measured = prediction_of(loads)
+    return Results(
+        settings={"keep_memory": draw(st.booleans())},
+        environment={},
+        backend=draw(st.sampled_from(("embedded", "outdraft", "vllm", "llamacpp"))),
+        target="target",
+        objective="e2e",
+        loads=loads,
+        acceptance=(),
+        pruned=(),
+        prediction=draw(st.sampled_from((measured, PredictionResult(0, None, None)))),
+        schedule=schedule,
+        scheduled=draw(_scheduled(loads)) if len(schedule) > 1 else (),
+        main_load="" if main is None else main.name,
+        num_requests=sum(arm.num_requests for load in loads for arm in load.arms),
+        has_schedule=draw(st.sampled_from((None, True, False))),
+        is_complete=draw(st.booleans()),
+    )
+
+
+@st.composite
+def _load(draw: st.DrawFn, size: int, *, is_open: bool) -> LoadResult:
+    name = f"{size:g} requests/s" if is_open else f"concurrency {size}"
+    concurrency, rate = (None, float(size)) if is_open else (size, None)
+    end = draw(st.sampled_from(ENDS))
+    best = None if end in WITHOUT_BEST else draw(st.sampled_from(ARMS))
+    off = ArmResult("off", OFF, states.BASELINE, num_requests=40, tokens_per_s=30.0)
+    arms = [off, *(draw(_arm(each, best, end)) for each in ARMS)]
+    verdict = None
+    if best is not None and end != "no verdict":
+        decision = {"SHIP FOR, whole": SHIP_FOR, "other texts": DONT_SHIP}.get(end, end)
+        parts = _PARTS[: draw(st.integers(1, 2))] if decision == SHIP_FOR else ()
+        verdict = Verdict(decision, parts, ("for this reason",), ())
+    judged = None if best is None else name_of(best)
+    floor = Agreement(16, 16) if end == "other texts" else None
+    return LoadResult(name, concurrency, rate, tuple(arms), judged, verdict, floor)
+
+
+@st.composite
+def _arm(draw: st.DrawFn, arm: Speculation, best: Speculation | None, end: str) -> ArmResult:
+    name, is_best = name_of(arm), arm == best
+    state = states.BEST if is_best else draw(st.sampled_from(states.STATES[2:]))
+    if end == "failed":
+        state = states.FAILED
+    # Of an earlier version an arm may be called predicted though it was measured.
+    may_be = state in (states.PREDICTED, states.FAILED)
+    if end in WITHOUT_BEST or (may_be and draw(st.booleans())):
+        reason = "no answer" if state == states.FAILED else "2 others were predicted faster"
+        state = states.PREDICTED if state not in (states.PREDICTED, states.FAILED) else state
+        return ArmResult(name, arm, state, reason, predicted=draw(st.none() | _estimates))
+    measured = ratio_about(draw(_estimates), draw(_widths), draw(_blocks))
+    whole = ratio_about(1.4 if end == "SHIP FOR, whole" else 0.9, 0.02, 20)
+    counts = draw(st.sampled_from((None, Acceptance(30, 120, 60, accepted_per_position=[30, 30]))))
+    return ArmResult(
+        name,
+        arm,
+        state,
+        reason="so it came" if state != states.RACED else "",
+        predicted=draw(st.none() | _estimates),
+        measured=measured,
+        ratios={"e2e": whole},
+        acceptance_rate=0.5,
+        num_requests=measured.num_pairs,
+        counts=counts,
+        num_tokens=200,
+        num_texts=10,
+        texts=Agreement(24, 0, (0,) * 24) if is_best and end == "other texts" else None,
+        raced=ratio_about(draw(_estimates), 0.1, 6) if is_best and draw(st.booleans()) else None,
+    )
+
+
+@st.composite
+def _scheduled(draw: st.DrawFn, loads: tuple[LoadResult, ...]) -> tuple[ScheduleResult, ...]:
+    ends = (None, ratio_about(1.3, 0.02, 9), ratio_about(0.8, 0.02, 9))
+    return tuple(
+        ScheduleResult(load.name, found, "it died" if found is None else "")
+        for load in loads
+        if (found := draw(st.sampled_from((*ends, 0)))) != 0
+    )
