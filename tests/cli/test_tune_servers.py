@@ -57,7 +57,7 @@ def test_servers_of_others_get_a_verdict(told: Any, tmp_path: Path) -> None:
         assert code == 0, notes
         last = said.splitlines()[-1]
         assert last.startswith("best: eagle head k=4 · 1."), said
-        assert last.endswith("· SHIP"), last
+        assert last.endswith("· SHIP · turn it on: it pays at 1 request at a time"), last
         assert "./none/head cannot be read here" in notes
         assert all(RemoteServer(each.url).is_ready() for each in (off, fast, slow)), (
             "nobody stops them"

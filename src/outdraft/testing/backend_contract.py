@@ -42,6 +42,7 @@ from outdraft.workload.prompt import Message, Planned, Prompt
 _PORT = 45678
 _NOTICE_S = 5.0  # how soon an engine's death has to be noticed
 _PATIENCE_S = 60.0
+_HEAD = '{"model_type": "llama", "architectures": ["LlamaForCausalLMEagle3"]}'
 
 
 class BackendContract:
@@ -55,8 +56,15 @@ class BackendContract:
         raise NotImplementedError
 
     def speculation(self, method: str, serving: Serving) -> Speculation:
-        """A speculation of that method; where it needs a draft, the target is one."""
+        """A speculation of that method; where it needs a model as draft, the target is one, where
+        it needs a head, a folder beside the target is."""
         draft = serving.target if method in WITH_DRAFT else None
+        target = Path(serving.target)
+        if method == "eagle" and target.exists():
+            head = target.with_name(f"{target.name}-head")
+            head.mkdir(exist_ok=True)
+            (head / "config.json").write_text(_HEAD)
+            draft = str(head)
         return Speculation(method=method, k=3, draft=draft)
 
     def test_it_says_what_is_installed(self) -> None:
