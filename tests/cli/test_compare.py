@@ -85,6 +85,21 @@ def test_two_servers_to_json_and_a_file(
     assert [each.name for each in tmp_path.iterdir()] == ["both.json"], "the journal is gone"
 
 
+@pytest.mark.parametrize("method", ["ngram", "draft_model", None])
+def test_the_advice_fits_what_the_candidate_runs(
+    told: Any, method: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    barely = replace(SLOW, k=3, speedup=1.1)
+    page = {"version": "0.1.0"} | ({} if method is None else {"method": method})
+    with fake_server(SLOW) as off, FakeServer(barely, pages={"/version": page}) as on:
+        simulated = Simulated({off: SLOW, on.url: barely})
+        monkeypatch.setattr("outdraft.measure.compare.run_load", simulated)
+        _, said, _ = told(off, on.url, *SHORT, "--json")
+    checks = {each["name"]: each["advice"] for each in json.loads(said)["verdict"]["checks"]}
+    assert "the gain is small" in checks["speedup"]
+    assert ("a second model" in checks["speedup"]) == (method == "draft_model")
+
+
 def test_no_more_is_sent_than_was_allowed(
     told: Any, slow_and_fast: tuple[str, str], tmp_path: Path
 ) -> None:

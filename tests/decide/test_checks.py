@@ -12,6 +12,7 @@ from outdraft.decide.evidence import AcceptanceSummary, Evidence
 from outdraft.decide.texts import Agreement
 from outdraft.goodput import RoundCost
 from outdraft.plan.findings import FAIL, OK, WARN, Check, Pairing, Shares
+from outdraft.speculation import METHODS
 from outdraft.stats.ratios import Ratio
 
 from .evidences import about, between
@@ -121,6 +122,29 @@ def test_a_promised_first_token_makes_a_late_one_worse() -> None:
 
 def test_a_tail_that_loses_with_the_median_is_no_split() -> None:
     assert checks(e2e=about(0.8), p99=about(0.7))["tail"].state == OK
+
+
+POOR = {
+    "e2e": exactly(1.1),
+    "ttft": between(0.5, 0.9),
+    "acceptance": AcceptanceSummary(0.4),
+}
+
+
+@pytest.mark.parametrize("rate", [0.4, 0.6])
+@pytest.mark.parametrize("method", [*METHODS[1:], None])
+def test_advice_fits_the_method(method: str | None, rate: float) -> None:
+    found = checks(**(POOR | {"acceptance": AcceptanceSummary(rate)}), method=method)
+    advice = {name: found[name].advice for name in ("speedup", "ttft", "acceptance")}
+    assert all(advice.values())
+    said = " ".join(advice.values())
+    assert ("second model" in said) == (method == "draft_model")
+    assert ("head" in said) == (method == "eagle")
+    reads_prompt = "to read the prompt" in advice["ttft"]
+    assert reads_prompt == (method not in ("ngram", "suffix"))
+    if method in ("ngram", "suffix"):
+        assert "a better draft" not in said
+        assert "another draft" not in said
 
 
 def test_advice_says_where_texts_part() -> None:

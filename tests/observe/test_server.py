@@ -77,6 +77,21 @@ def test_it_says_what_it_is(
     assert (found.engine, found.version, found.model) == (engine, version, "m")
 
 
+@pytest.mark.parametrize(
+    ("pages", "method"),
+    [
+        ({"/version": {"version": "0.1.0", "method": "suffix"}}, "suffix"),
+        ({"/version": {"version": "0.32.0"}}, None),
+        ({"/server_info": {"version": "0.5", "speculative_algorithm": "EAGLE3"}}, "eagle"),
+        ({"/server_info": {"version": "0.5", "speculative_algorithm": None}}, None),
+        ({}, None),
+    ],
+)
+def test_it_says_how_it_proposes(pages: Mapping[str, object], method: str | None) -> None:
+    with server(pages) as url:
+        assert RemoteServer(url).method() == method
+
+
 def test_counters_are_read_as_its_engine_counts() -> None:
     with server(LLAMACPP) as url:
         counts = read_acceptance(RemoteServer(url).metrics())

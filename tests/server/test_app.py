@@ -21,7 +21,8 @@ def test_healthy(wire: Wire) -> None:
 
 
 def test_version(wire: Wire) -> None:
-    assert wire.client.get("/version").json() == {"version": __version__}
+    said = wire.client.get("/version").json()
+    assert said == {"version": __version__, "method": "ngram"}
 
 
 def test_models(wire: Wire) -> None:

@@ -25,8 +25,7 @@ _OTHER = (
 _TEXTS = {
     "speedup": (
         "at least {limits.speedup:g}",
-        "the gain is small for the work of running a second model; try other draft lengths or "
-        "a better draft",
+        "{small_gain}",
     ),
     "tail": (
         "P99 no worse when the mean is better",
@@ -36,7 +35,7 @@ _TEXTS = {
     ),
     "ttft": (
         "first tokens not clearly later{interval}",
-        "the draft also has to read the prompt, which delays the first token{promised}",
+        "{later}{promised}",
     ),
     "acceptance": (
         "under {limits.low_acceptance:g} poor, over {limits.good_acceptance:g} good",
@@ -77,6 +76,50 @@ _TEXTS = {
 }
 
 
+_WITHOUT_DRAFT = ("ngram", "suffix")
+# What these checks advise, by what proposes: method, or "" where that is not known
+_BY_METHOD = {
+    "small_gain": {
+        "draft_model": "the gain is small for the work of running a second model; try other draft "
+        "lengths or a better draft",
+        "eagle": "the gain is small for the work of keeping a head; try other draft lengths or a "
+        "better head",
+        "ngram": "the gain is small; try other draft lengths, or a method with a draft",
+        "": "the gain is small for the work of keeping it; try other draft lengths or another "
+        "method",
+    },
+    "later": {
+        "draft_model": "the draft also has to read the prompt, which delays the first token",
+        "eagle": "the head also has to read the prompt, which delays the first token",
+        "ngram": "steps that verify drafts take longer, and a prompt waits for the one that runs",
+        "": "a draft has to read the prompt too, and steps that verify take longer: both delay the "
+        "first token",
+    },
+    "moderate": {
+        "draft_model": "acceptance is moderate: a draft distilled on this traffic would raise it",
+        "eagle": "acceptance is moderate: a head distilled on this traffic would raise it",
+        "ngram": "acceptance is moderate: longer matches (--prompt-lookup-min) would raise it, and "
+        "make drafts rarer",
+        "suffix": "acceptance is moderate: a draft distilled on this traffic may do better",
+        "": "acceptance is moderate: a draft distilled on this traffic may raise it",
+    },
+    "rejected": {
+        "draft_model": "most draft tokens are rejected: try a shorter draft length or another "
+        "draft",
+        "eagle": "most draft tokens are rejected: try a shorter draft length or another head",
+        "ngram": "most draft tokens are rejected: try a shorter draft length, or longer matches",
+        "suffix": "most draft tokens are rejected: try a shorter draft length",
+        "": "most draft tokens are rejected: try a shorter draft length or another way to draft",
+    },
+}
+
+
+def _advice(name: str, method: str | None) -> str:
+    texts = _BY_METHOD[name]
+    key = method or ""
+    return texts.get(key) or texts["ngram" if key in _WITHOUT_DRAFT else ""]
+
+
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     """Those on memory and on the sizes of the two models are the plan's (`plan/findings.py`)."""
@@ -94,7 +137,7 @@ def run_checks(evidence: Evidence, limits: Thresholds) -> list[Check]:
     """All checks that the evidence has a value for."""
     return [
         *_speed(evidence, limits),
-        *_acceptance(evidence.acceptance, limits),
+        *_acceptance(evidence.acceptance, limits, evidence.method),
         *_traffic(evidence, limits),
         *_pair(evidence.memory, evidence.pairing),
         *_cost(evidence, limits),
@@ -111,7 +154,9 @@ def _check(
 def _speed(evidence: Evidence, limits: Thresholds) -> Iterator[Check]:
     main, tail, ttft = evidence.e2e, evidence.p99, evidence.ttft
     if main is not None:
-        yield _check("speedup", main.estimate, main.estimate < limits.speedup, limits=limits)
+        words: dict[str, Any] = {"small_gain": _advice("small_gain", evidence.method)}
+        is_small = main.estimate < limits.speedup
+        yield _check("speedup", main.estimate, is_small, limits=limits, **words)
     if main is not None and tail is not None:
         yield _check("tail", tail.estimate, main.estimate > 1 > tail.estimate, FAIL)
     if ttft is not None:
@@ -119,17 +164,19 @@ def _speed(evidence: Evidence, limits: Thresholds) -> Iterator[Check]:
         promised = "; the service promises a time to first token" if evidence.ttft_bound else ""
         state = FAIL if evidence.ttft_bound else WARN
         interval = "" if ttft.low is None else f": speedup [{ttft.low:.2f}, {ttft.high:.2f}]"
-        words: dict[str, Any] = {"interval": interval, "promised": promised}
+        later = _advice("later", evidence.method)
+        words = {"interval": interval, "promised": promised, "later": later}
         yield _check("ttft", ttft.estimate, is_longer, state, **words)
 
 
-def _acceptance(acceptance: AcceptanceSummary | None, limits: Thresholds) -> Iterator[Check]:
+def _acceptance(
+    acceptance: AcceptanceSummary | None, limits: Thresholds, method: str | None
+) -> Iterator[Check]:
     if acceptance is None:
         return
-    state, advice = WARN, "acceptance is moderate: a draft distilled on this traffic would raise it"
+    state, advice = WARN, _advice("moderate", method)
     if acceptance.rate < limits.low_acceptance:
-        state = FAIL
-        advice = "most draft tokens are rejected: try a shorter draft length or another draft"
+        state, advice = FAIL, _advice("rejected", method)
     is_bad = acceptance.rate <= limits.good_acceptance
     yield _check("acceptance", acceptance.rate, is_bad, state, limits=limits, advice=advice)
     if (p10 := acceptance.p10) is not None:

@@ -51,6 +51,7 @@ class Evidence:
     pairing: Pairing | None = None
     costs: RoundCost | None = None
     unquantized_acceptance: float | None = None  # of the same draft at full precision
+    method: str | None = None  # of the candidate; None: it does not say
     load: str = "this load"  # that the costs were measured at
     concurrency: int | None = None  # requests at a time; None: they came by the clock
     has_idle_slots: bool = True  # towards the end of a block fewer run than the load names

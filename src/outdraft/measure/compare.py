@@ -55,7 +55,7 @@ def compare(
     """Runs until the verdict is clear or all requests are sent. Control-C ends it early.
     `notes`: on the prompts, said with the verdict."""
     arms = {BASELINE: baseline, CANDIDATE: candidate}
-    comparer = _Comparer(arms, prompts, sink, Comparison(settings))
+    comparer = _Comparer(arms, prompts, sink, Comparison(settings), candidate.server.method())
     comparer.comparison.problems += notes
     if settings.keep_memory:
         comparer.comparison.problems.append(REMEMBERED)
@@ -87,6 +87,7 @@ class _Comparer:
     prompts: Sequence[Prompt]
     sink: Sink | None
     comparison: Comparison
+    method: str | None = None  # of the candidate, as far as it says so
     forgetful: set[str] = field(default_factory=set)  # arms whose server forgets when asked
     blocks: Blocks = field(init=False)
 
@@ -246,6 +247,7 @@ class _Comparer:
             text_floor=text_agreement(comparison.of(BASELINE), comparison.of(AGAIN)),
             counted=read_acceptance(counters),
             written=read_written(counters),
+            method=self.method,
             load=f"concurrency {settings.concurrency}",
             has_idle_slots=False,
             **settings.for_evidence,

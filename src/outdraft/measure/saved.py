@@ -58,6 +58,7 @@ def compare_saved(
             *candidate.problems,
         ),
         is_valid=baseline.is_valid and candidate.is_valid,
+        method=candidate.environment.get("server_method"),
         **settings.for_evidence,
     )
     return evidence, decide(evidence, margin=settings.margin)

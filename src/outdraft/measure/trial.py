@@ -106,4 +106,8 @@ def _describe_server(server: RemoteServer) -> dict[str, Any]:
         identity = server.identify()
     except BackendError:  # it ended during the load
         return {"server_engine": None, "server_version": None}
-    return {"server_engine": identity.engine, "server_version": identity.version}
+    return {
+        "server_engine": identity.engine,
+        "server_version": identity.version,
+        "server_method": server.method(),
+    }

@@ -21,6 +21,8 @@ _VERSIONS = (
     ("/props", "build_info", "llamacpp"),
     ("/server_info", "version", "sglang"),
 )
+_SGLANG_METHODS = {"NGRAM": "ngram", "STANDALONE": "draft_model", "EAGLE": "eagle",
+                   "EAGLE3": "eagle"}  # fmt: skip
 _OPENER = request.build_opener(request.ProxyHandler({}))  # as the load itself: never by a proxy
 
 
@@ -63,6 +65,12 @@ class RemoteServer:
         engine = engine_of(self.metrics()) or (owner if owner in ENGINE_PREFIXES else None)
         engine, version = self._version(engine)
         return Identity(engine, version, str(model["id"]) if "id" in model else None)
+
+    def method(self) -> str | None:
+        """How it proposes tokens, in our words; None where it does not say."""
+        own = self._field("/version", "method")
+        sglangs = self._field("/server_info", "speculative_algorithm") if own is None else None
+        return own or _SGLANG_METHODS.get((sglangs or "").upper())
 
     def metrics(self) -> Page:
         """Its counters; an empty page where it has none."""

@@ -70,7 +70,7 @@ def create_app(service: Service, *, api_key: str | None, admin_key: str | None =
 
     @app.get("/version")
     async def version() -> dict[str, str]:
-        return {"version": __version__}
+        return {"version": __version__, "method": engine.speculation.method}
 
     @app.get("/metrics")
     async def metrics() -> Response:

@@ -61,6 +61,7 @@ def judge(
         written=Written.total(written) if written else None,
         text_floor=text_floor,
         is_lossy=arm.is_lossy,
+        method=arm.method,
         load=rules.load_name,
         concurrency=rules.concurrency,
         has_idle_slots=not rules.fills_slots,
