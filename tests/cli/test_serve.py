@@ -20,6 +20,7 @@ import pytest
 
 from outdraft.cli.main import main
 from outdraft.testing.tiny_models import tiny_model
+from tests.measure.patient import be_patient
 
 COMMAND = (sys.executable, "-m", "outdraft")
 PATIENCE_S = 120  # a busy machine takes its time; nothing here is about speed
@@ -145,6 +146,18 @@ def test_it_asks_for_the_key(server: Running) -> None:
         with client(server, wrong) as http:
             assert http.get("/v1/models").status_code == 401
             assert http.get("/health").status_code == 200, "a probe has no key"
+
+
+def test_our_own_client_has_nothing_to_say_about_it(
+    server: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    be_patient(monkeypatch)
+    load = ("--requests", "4", "--concurrency", "1", "--max-tokens", "4", "--warmup", "0")
+    words = ["bench", server.url, *load, "--api-key", "sesame", "--category", "chat", "--json"]
+    assert main(words) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert not [each for each in found["problems"] if "refused" in each]
 
 
 def test_it_is_not_to_be_reached_from_outside(server: Running) -> None:

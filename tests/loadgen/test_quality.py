@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,6 +122,26 @@ def test_warm_up_is_left_out() -> None:
     warm = [answered(index, lag_ms=500, is_warmup=True) for index in range(10)]
     assert assess_load(run([*warm, *(answered(index) for index in range(10, 20))])).is_valid
     assert not assess_load(run(warm)).is_valid  # nothing else is there to judge
+
+
+@pytest.mark.parametrize(
+    ("refused", "missed"),
+    [
+        (("return_spec_tokens_details",), []),  # by our own server, which has another name for it
+        (("include_metrics",), []),
+        (
+            ("include_metrics", "return_spec_tokens_details"),
+            ["include_metrics", "return_spec_tokens_details"],
+        ),
+        (("ignore_eos", "return_spec_tokens_details"), ["ignore_eos"]),
+    ],
+)
+def test_a_field_that_the_server_has_under_another_name_is_not_missed(
+    refused: tuple[str, ...], missed: list[str]
+) -> None:
+    problems = assess_load(run([answered(0)], refused_fields=refused)).problems
+    words = f"the server refused {', '.join(missed)}: requests were sent without"
+    assert problems == ((words,) if missed else ())
 
 
 def test_what_the_client_noticed_is_told() -> None:

@@ -209,6 +209,38 @@ def test_what_a_chat_cannot_have(wire: Wire, fields: dict[str, Any], param: str)
     assert wire.refused(CHAT, **fields)["param"] == param
 
 
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"tools": [{"type": "function"}]}, "tools is not served here: describe the functions"),
+        ({"response_format": {"type": "json_object"}}, "response_format is not served here: only"),
+        ({"response_format": {"type": "json_schema", "json_schema": {}}}, "ask for JSON"),
+        ({"functions": []}, "functions is not served here: "),
+        ({"guided_json": {}}, "guided_json is not served here: ask for JSON in a message"),
+        ({"reasoning_effort": "low"}, "reasoning_effort is not served here: say in a message"),
+        ({"store": True}, "store is not served here: only false is"),
+        ({"temprature": 1}, "unknown field temprature (did you mean temperature?)"),
+        ({"frobnicate": 1}, "unknown field frobnicate"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            "messages: parts of type 'image_url' are not served; send text alone",
+        ),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]},
+            "tool_calls is not served here: write the call into the message's content",
+        ),
+        (
+            {"messages": [{"role": "tool", "tool_call_id": "1"}]},
+            "tool_call_id is not served here: write what the function returned",
+        ),
+    ],
+)
+def test_what_is_not_served_is_said_with_what_to_do(
+    wire: Wire, fields: dict[str, Any], said: str
+) -> None:
+    assert said in wire.refused(CHAT, **fields)["message"]
+
+
 def test_a_chat_needs_messages(wire: Wire) -> None:
     error = error_of(wire.client.post(CHAT, json={"prompt": "a"}), 400)
     assert error["param"] in ("messages", "prompt")

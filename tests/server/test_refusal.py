@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from outdraft.server.protocol import CompletionRequest
-from outdraft.server.refusal import Refusal, from_validation, shutting_down
+from outdraft.server.protocol import FIELDS, CompletionRequest
+from outdraft.server.refusal import UNSERVED, Refusal, from_validation, shutting_down
 
 
 def refusal_of(**body: Any) -> Refusal:
@@ -53,6 +53,18 @@ def test_a_field_is_named_with_the_value_seen() -> None:
 
 def test_long_values_are_cut() -> None:
     assert len(refusal_of(prompt="a", temperature="x" * 100_000).message) < 200
+
+
+def test_what_is_not_served_is_not_served() -> None:
+    """A field that this server learns leaves the list."""
+    served = {"best_of": 1, "suffix": "", "store": False, "tool_choice": "none", "tools": [],
+              "response_format": {"type": "text"}, "service_tier": "auto", "audio": None,
+              "skip_special_tokens": True, "use_beam_search": False}  # fmt: skip
+    assert FIELDS & UNSERVED.keys() <= served.keys()
+    for name in UNSERVED:
+        refusal = refusal_of(prompt="a", **{name: ["?"]})
+        assert refusal.message == f"{name} is not served here: {UNSERVED[name]}"
+        assert (refusal.status, refusal.param, refusal.code) == (400, name, "unsupported_field")
 
 
 def test_an_unknown_field_is_named_with_its_place() -> None:

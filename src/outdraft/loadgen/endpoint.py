@@ -14,15 +14,16 @@ from outdraft.records import Record
 from outdraft.workload.prompt import Message, Planned, Prompt
 
 CHAT, COMPLETIONS = "chat", "completions"
+# Each asks for the acceptance of an answer: our and vLLM's name, then SGLang's. One is enough.
+ACCEPTANCE_FIELDS = ("include_metrics", "return_spec_tokens_details")
 OURS = frozenset({"messages", "prompt", "stream", "stream_options", "model", "n"})
 
 
 def optional_fields(*, stop_at_eos: bool) -> dict[str, Any]:
     """Body fields that improve a measurement if the server knows them: texts of equal length, and
-    the acceptance of each (our and vLLM's name, then SGLang's). `stop_at_eos`: an answer ends where
-    the model ends it."""
+    the acceptance of each. `stop_at_eos`: an answer ends where the model ends it."""
     equal_lengths = {} if stop_at_eos else {"ignore_eos": True}
-    return {**equal_lengths, "include_metrics": True, "return_spec_tokens_details": True}
+    return {**equal_lengths, **dict.fromkeys(ACCEPTANCE_FIELDS, True)}
 
 
 @dataclass(frozen=True, slots=True)

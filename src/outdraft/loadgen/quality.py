@@ -1,10 +1,11 @@
 """Whether a load measured the server, or the client and its failures instead. Pure."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from outdraft.loadgen.endpoint import ACCEPTANCE_FIELDS
 from outdraft.loadgen.heartbeat import Pulse
 from outdraft.loadgen.load import LoadRun
 from outdraft.records import Record
@@ -54,8 +55,8 @@ def assess_load(run: LoadRun) -> LoadQuality:
     if step:
         by = f"{step / 1e9:+.3f} s"
         notes.append(f"the wall clock was set by {by}; no measured time depends on it")
-    if run.refused_fields:
-        names = ", ".join(run.refused_fields)
+    if missed := missed_fields(run.refused_fields):
+        names = ", ".join(missed)
         notes.append(f"the server refused {names}: requests were sent without")
     return LoadQuality(
         is_valid=not fatal,
@@ -68,6 +69,13 @@ def assess_load(run: LoadRun) -> LoadQuality:
         cpu_share=max((each.cpu_share for each in run.pulses), default=0.0),
         is_stopped=run.is_stopped,
     )
+
+
+def missed_fields(refused: Collection[str]) -> list[str]:
+    """Those that the run had to do without. No server knows every engine's name of a field: where
+    one of the names was taken, nothing is missed."""
+    knows_one = not set(ACCEPTANCE_FIELDS) <= set(refused)
+    return [each for each in refused if not (knows_one and each in ACCEPTANCE_FIELDS)]
 
 
 def assess_client(run: LoadRun) -> LoadQuality | None:

@@ -17,7 +17,7 @@ from outdraft.server.answers import ChatAnswer, CompletionAnswer
 from outdraft.server.body import StrictRoute
 from outdraft.server.gate import Gate
 from outdraft.server.prompts import chat_prompt, completion_prompts, tokens_of
-from outdraft.server.protocol import ChatRequest, CompletionRequest
+from outdraft.server.protocol import FIELDS, ChatRequest, CompletionRequest
 from outdraft.server.refusal import Refusal, from_validation
 from outdraft.server.responder import Responder
 from outdraft.server.service import Service
@@ -47,7 +47,7 @@ def create_app(service: Service, *, api_key: str | None, admin_key: str | None =
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        return from_validation(error.errors()).response
+        return from_validation(error.errors(), FIELDS).response
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> Response:

@@ -220,3 +220,6 @@ class TokenizeRequest(_Strict):
 class DetokenizeRequest(_Strict):
     model: _Name | None = None
     tokens: list[_TokenId] = Field(fail_fast=True)
+
+
+FIELDS = frozenset(CompletionRequest.model_fields) | frozenset(ChatRequest.model_fields)
