@@ -7,6 +7,8 @@ temperature 0 this is exact. At others the noise that sampled the text is not kn
 again, given the tokens it led to.
 """
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -113,9 +115,17 @@ def count_rounds(hits: Tensor, prompt_length: int, length: int, into: Acceptance
 
 
 def measure_acceptance(
-    settings: DistillSettings, draft: Path, prompts: Sequence[Prompt], on_progress: OnProgress
+    settings: DistillSettings,
+    draft: Path,
+    prompts: Sequence[Prompt],
+    on_progress: OnProgress,
+    *,
+    limit_s: float = math.inf,
+    clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
-    """A summary for each temperature, counted by the engine while it answers the prompts."""
+    """A summary for each temperature, counted by the engine while it answers the prompts in their
+    order, until the time is up."""
+    started = clock()
     on_progress("evaluate", 0.0, "loading")
     k, method = settings.train_settings.k, METHODS[settings.kind]
     engine = load_engine(
@@ -126,30 +136,31 @@ def measure_acceptance(
         max_num_seqs=8,
     )
     chat, max_tokens = ChatFormat(engine.tokenizer), settings.evaluate_tokens
-    fitting = [
-        (seed, prompt, tokens)
-        for seed, prompt in enumerate(prompts)
-        if len(tokens := chat.encode_prompt(prompt)) + max_tokens <= engine.max_context
-    ]
-    result: dict[str, Any] = {}
-    done, total = 0, len(fitting) * len(_TEMPERATURES)
-    for temperature in _TEMPERATURES:
-        by_request: dict[str, Prompt] = {}
-        for seed, prompt, tokens in fitting:
+    asked: dict[str, tuple[float, Prompt]] = {}
+    for seed, prompt in enumerate(prompts):
+        tokens = chat.encode_prompt(prompt)
+        if len(tokens) + max_tokens > engine.max_context:
+            continue
+        for temperature in _TEMPERATURES:
             params = SamplingParams(temperature=temperature, max_tokens=max_tokens, seed=seed)
-            by_request[engine.add_request(tokens, params)] = prompt
-        counts: dict[str, Acceptance] = {}
-        while engine.has_work:
-            for update in engine.step():
-                if update.generation is None:
-                    continue
-                prompt = by_request[update.request_id]
-                acceptance = counts.setdefault(prompt.category, Acceptance())
-                acceptance.add(update.generation.acceptance)
-                done += 1
-                on_progress("evaluate", done / total, f"temperature {temperature:g}, {prompt.id}")
-        result[f"{temperature:g}"] = _summarize(counts)
-    return result
+            asked[engine.add_request(tokens, params)] = temperature, prompt
+    counts: dict[float, dict[str, Acceptance]] = {each: {} for each in _TEMPERATURES}
+    done = 0
+    # One answer at least, however little time there is.
+    while engine.has_work and (not done or clock() - started < limit_s):
+        for update in engine.step():
+            if update.generation is None:
+                continue
+            temperature, prompt = asked.pop(update.request_id)
+            acceptance = counts[temperature].setdefault(prompt.category, Acceptance())
+            acceptance.add(update.generation.acceptance)
+            done += 1
+            share = max(done / (done + len(asked)), min((clock() - started) / limit_s, 1.0))
+            on_progress("evaluate", share, f"{done} answers, the last to {prompt.id}")
+    if asked:
+        words = f"time was up after {done} of {done + len(asked)} answers"
+        on_progress("note", 1.0, f"{words}; --stage evaluate has its own time for all of them")
+    return {f"{temperature:g}": _summarize(each) for temperature, each in counts.items()}
 
 
 def _summarize(counts: Mapping[str, Acceptance]) -> dict[str, Any]:

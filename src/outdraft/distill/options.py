@@ -25,7 +25,7 @@ DRAFT_OPTIONS = (
     Option("--stage", f"{', '.join(_STAGES)}", default="all", choices=_STAGES),
     replace(shared.PROMPTS, help="more prompts: JSONL, ShareGPT, OpenAI logs, …", metavar="FILE",
             type=Path),
-    replace(shared.BUDGET, help="time for data and training, or for the stage: 90s, 8m, 1.5h",
+    replace(shared.BUDGET, help="time for all of it, or for the stage: 90s, 8m, 1.5h",
             default="30m"),
     shared.DEVICE,
     replace(shared.DTYPE, help="of the target: auto, float32 or bfloat16", default="auto"),

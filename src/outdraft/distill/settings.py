@@ -14,7 +14,6 @@ from outdraft.errors import OptionError
 from outdraft.modelspec.head import NUM_TAPS
 from outdraft.options import make_settings
 
-_DATA_SHARE = 0.35  # of a budget for data and training together
 # Stage, share done (0 to 1), a few words; those of the stages `measure` and `note` stay in sight.
 OnProgress = Callable[[str, float, str], None]
 
@@ -59,7 +58,7 @@ class DataSettings:
     top_logits: int = 32  # the target's likeliest tokens, kept for each position
     shard_texts: int | None = None  # None: by the device
     max_answer_tokens: int | None = None  # stop at this many in all
-    budget_s: float = 480.0
+    budget_s: float = 480.0  # also for the answers to held-out prompts
     held_out_prompts: int | None = None  # of each category; None: all that are held out
     held_out_tokens: int = 128  # of an answer to a held-out prompt
 
@@ -92,6 +91,7 @@ class DistillSettings:
     work: Path
     data: Path
     size: ModelSize | HeadSize
+    budget_s: float = 1800.0  # for all stages
     stages: tuple[str, ...] = STAGES
     prompts: Path | None = None
     start: Path | None = None  # an earlier draft whose weights training starts from
@@ -119,9 +119,7 @@ def distill_settings(args: argparse.Namespace) -> DistillSettings:
     for key, value in defaults.items():
         if getattr(args, key) is None:
             setattr(args, key, value)
-    data_s = train_s = parse_duration(args.budget, option="--budget")
-    if args.stage == "all":
-        data_s, train_s = _DATA_SHARE * data_s, (1 - _DATA_SHARE) * train_s
+    budget_s = parse_duration(args.budget, option="--budget")
     held_out_tokens = min(args.evaluate_tokens, args.answer_tokens)
     return make_settings(
         DistillSettings,
@@ -132,10 +130,11 @@ def distill_settings(args: argparse.Namespace) -> DistillSettings:
         size=_size(args),
         stages=STAGES if args.stage == "all" else (args.stage,),
         start=getattr(args, "from"),
+        budget_s=budget_s,
         data_settings=make_settings(
-            DataSettings, args, budget_s=data_s, held_out_tokens=held_out_tokens
+            DataSettings, args, budget_s=budget_s, held_out_tokens=held_out_tokens
         ),
-        train_settings=make_settings(TrainSettings, args, budget_s=train_s),
+        train_settings=make_settings(TrainSettings, args, budget_s=budget_s),
     )
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
 from outdraft.distill.data.sampler import SampledText, SampleRequest, TextSampler
@@ -85,3 +87,23 @@ def test_a_text_may_ask_for_another(target: Target) -> None:
     [whole] = make(target).run([SampleRequest(PROMPTS[0], 0.0, 8)], seed=0)
     assert len(texts) == 4
     assert [*texts[0].tokens.tolist(), *texts[2].tokens.tolist()] == whole.tokens.tolist()
+
+
+def test_texts_are_cut_where_it_is_over(target: Target) -> None:
+    """Every 16 steps: what is being written is cut, what waits is left out."""
+    requests = [SampleRequest(prompt, 0.0, 40) for prompt in PROMPTS]
+    whole = make(target, eos=(383,)).run(requests, seed=0)
+    seen: list[dict[int, int]] = []
+
+    def is_over(lengths: Mapping[int, int]) -> bool:
+        seen.append(dict(lengths))
+        return len(seen) == 2
+
+    cut = make(target, eos=(383,)).run_until(requests, 0, is_over)
+    assert seen == [dict.fromkeys(range(3), 16), dict.fromkeys(range(3), 32)], "short prompts first"
+    assert sorted(cut) == [0, 1, 2]
+    for index, text in cut.items():
+        assert text.tokens.tolist() == whole[index].tokens[:32].tolist()
+        assert not text.has_ended
+    assert len(cut[0].first(5).tokens) == len(cut[0].first(5).top_logprobs) == 5
+    assert cut[0].first(32) is cut[0]

@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import resources
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,17 @@ def first_of_each(prompts: Sequence[Prompt], count: int | None) -> list[Prompt]:
         if count is None or taken[prompt.category] <= count:
             chosen.append(prompt)
     return chosen
+
+
+def in_rounds(prompts: Sequence[Prompt]) -> list[Prompt]:
+    """The first of each category, then the second of each, and so on: whoever takes only some
+    from the front has them of all categories."""
+    taken: Counter[str] = Counter()
+    places = []
+    for prompt in prompts:
+        places.append(taken[prompt.category])
+        taken[prompt.category] += 1
+    return [prompt for _, prompt in sorted(zip(places, prompts, strict=True), key=itemgetter(0))]
 
 
 @dataclass(frozen=True, slots=True)

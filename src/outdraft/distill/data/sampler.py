@@ -36,7 +36,17 @@ class SampledText:
     tokens: Tensor  # (n,) int32
     top_ids: Tensor  # (n, top) int32
     top_logprobs: Tensor  # (n, top) float16, at temperature 1
-    has_ended: bool  # the last token is an end-of-text token; else max_tokens or room ran out
+    has_ended: bool  # the last token is an end-of-text token; else room, tokens or time ran out
+
+    def first(self, count: int) -> "SampledText":
+        """Its first tokens, where it has more than so many."""
+        if count >= len(self.tokens):
+            return self
+        kept = (each[:count].clone() for each in (self.tokens, self.top_ids, self.top_logprobs))
+        return SampledText(*kept, has_ended=False)
+
+
+Follow = Callable[[int, SampledText], SampleRequest | None]
 
 
 class TextSampler:
@@ -53,7 +63,7 @@ class TextSampler:
         """num_texts at a time; at most `room` tokens each, of which at most `max_tokens` new."""
         self._network = network
         self._top = min(top, network.spec.vocab_size)
-        self._num_texts, self._room, self._max_tokens = num_texts, room, max_tokens
+        self.num_texts, self._room, self._max_tokens = num_texts, room, max_tokens
         self._device = device = network.device
         self._cache = network.make_cache(num_texts, room)
         self._eos = torch.tensor(list(eos_ids), dtype=torch.long, device=device)
@@ -71,18 +81,28 @@ class TextSampler:
         self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}  # by cache length
         self._can_capture = device.type == "cuda"
 
-    @torch.inference_mode()
     def run(
-        self,
-        first: Sequence[SampleRequest],
-        seed: int,
-        follow: Callable[[int, SampledText], SampleRequest | None] = lambda index, text: None,
+        self, first: Sequence[SampleRequest], seed: int, follow: Follow = lambda index, text: None
     ) -> list[SampledText]:
         """The texts in the order of the requests; the same for a seed on one machine.
 
         `follow` is called with each text that has ended. It may return another request, which
         joins the end of the list.
         """
+        texts = self.run_until(first, seed, lambda lengths: False, follow)
+        return [texts[index] for index in range(len(texts))]
+
+    @torch.inference_mode()
+    def run_until(
+        self,
+        first: Sequence[SampleRequest],
+        seed: int,
+        is_over: Callable[[Mapping[int, int]], bool],
+        follow: Follow = lambda index, text: None,
+    ) -> dict[int, SampledText]:
+        """The texts by the place of their request. Every few steps `is_over` is asked, with the
+        length of each text that is being written; where it says so, these are cut and those that
+        wait are left out."""
         requests = list(first)
         generator = torch.Generator(self._device).manual_seed(seed)
         texts: dict[int, SampledText] = {}
@@ -91,7 +111,7 @@ class TextSampler:
         in_row: dict[int, int] = {}  # row → index of the request
         self._is_live.zero_()
         while len(texts) < len(requests):
-            free = [row for row in range(self._num_texts) if row not in in_row]
+            free = [row for row in range(self.num_texts) if row not in in_row]
             started = {row: waiting.pop() for row in free[: len(waiting)]}
             in_row |= started
             self._start({row: requests[index] for row, index in started.items()})
@@ -109,7 +129,11 @@ class TextSampler:
                 if another is not None:
                     waiting.append(len(requests))
                     requests.append(another)
-        return [texts[index] for index in range(len(requests))]
+            rows = sorted(in_row)
+            lengths = dict(zip(rows, self._count[rows].tolist(), strict=True))
+            if is_over({in_row[row]: length for row, length in lengths.items()}):
+                return texts | {in_row[row]: text for row, text in self._collect(rows)}
+        return texts
 
     def _start(self, started: Mapping[int, SampleRequest]) -> None:
         """Puts requests into free rows; all prompt tokens but the last are computed at once."""

@@ -15,10 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outdraft.distill.data.shards import Corpus
+from outdraft.distill.data.shards import Corpus, TextBatch
 from outdraft.distill.evaluation import estimate_acceptance
 from outdraft.distill.settings import OnProgress, TrainSettings
 from outdraft.distill.target import Target
+from outdraft.distill.timing import MEASURES_SHARE
 from outdraft.distill.training.drafts import AnyDraft
 from outdraft.distill.training.head_model import HeadModel
 from outdraft.errors import OptionError, OutdraftError
@@ -39,6 +40,33 @@ class TrainingState:
     num_measures: int = 0
 
 
+class Trainer:
+    """A draft with its optimizer: one step at a time."""
+
+    def __init__(self, draft: AnyDraft, target: Target, settings: TrainSettings) -> None:
+        self._draft, self._target, self._settings = draft, target, settings
+        self.optimizer = _make_optimizer(draft, settings, target.device)
+
+    def gradients(self, batch: TextBatch) -> Tensor:
+        """The loss, and its gradients in the draft's weights."""
+        with _mixed_precision(self._target.device):
+            loss = self._draft.loss(batch, self._target, self._settings)
+        self.forget_gradients()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self._draft.parameters(), 1.0)
+        return loss.detach()
+
+    def forget_gradients(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def step(self, batch: TextBatch, rate: float) -> Tensor:
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate * group["share"]
+        loss = self.gradients(batch)
+        self.optimizer.step()
+        return loss
+
+
 def train(
     draft: AnyDraft,
     target: Target,
@@ -48,23 +76,30 @@ def train(
     settings: TrainSettings,
     on_progress: OnProgress,
     on_measure: Callable[[TrainingState, dict[str, Any]], None],
+    *,
+    clock: Callable[[], float] = time.monotonic,
 ) -> TrainingState:
-    """Trains in place. on_measure is called with each estimate of acceptance, also the last."""
-    optimizer = _make_optimizer(draft, settings, target.device)
-    checkpoint = _Checkpoint(folder / "training.pt", draft, optimizer, settings)
+    """Trains in place. on_measure is called with each estimate of acceptance, also the last; they
+    are fewer than asked for where they would take too much of the time."""
+    trainer = Trainer(draft, target, settings)
+    checkpoint = _Checkpoint(folder / "training.pt", draft, trainer.optimizer, settings)
     state = checkpoint.load() if checkpoint.path.exists() else TrainingState()
-    started = time.monotonic() - state.seconds
+    started = clock() - state.seconds
     saved_at = state.seconds
     losses: list[Tensor] = []
+    num_measures, measure_s = settings.num_measures, 0.0
 
     def elapsed() -> float:
-        return time.monotonic() - started
+        return clock() - started
 
     def share() -> float:
+        """The last measure has its time kept for it."""
         steps = state.step / settings.steps if settings.steps else 0.0
-        return max(steps, elapsed() / settings.budget_s)
+        return max(steps, elapsed() / max(settings.budget_s - measure_s, 1e-9))
 
     def measure() -> None:
+        nonlocal num_measures, measure_s
+        before = clock()
         state.seconds = elapsed()
         state.num_measures += 1
         draft.eval()
@@ -72,26 +107,20 @@ def train(
             estimate = estimate_acceptance(draft, target, held_out, settings.k)
         on_measure(state, estimate)
         draft.train()
+        measure_s = clock() - before
+        most = int(MEASURES_SHARE * settings.budget_s / max(measure_s, 1e-9))
+        num_measures = min(num_measures, max(most - 1, 1))  # the last one is not among them
 
     while (done := share()) < 1:
         batches = corpus.epoch(settings.batch_tokens, settings.seed * 7919 + state.epoch)
         if state.place >= len(batches):
             state.epoch, state.place = state.epoch + 1, 0
             continue
-        if done >= state.num_measures / settings.num_measures:
+        if done >= state.num_measures / num_measures:
             measure()
         for members in batches[state.place :]:
-            rate = _learning_rate(share(), state.step, settings)
-            for group in optimizer.param_groups:
-                group["lr"] = rate * group["share"]
             batch = corpus.batch(members, target.device)
-            with _mixed_precision(target.device):
-                loss = draft.loss(batch, target, settings)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(draft.parameters(), 1.0)
-            optimizer.step()
-            losses.append(loss.detach())
+            losses.append(trainer.step(batch, _learning_rate(share(), state.step, settings)))
             state.step += 1
             state.place += 1
             state.tokens += batch.tokens.numel()
@@ -111,7 +140,7 @@ def train(
             if done >= 1 or elapsed() - saved_at > settings.checkpoint_s:
                 state.seconds = saved_at = elapsed()
                 checkpoint.save(state)
-            if done >= 1 or done >= state.num_measures / settings.num_measures:
+            if done >= 1 or done >= state.num_measures / num_measures:
                 break
     measure()
     on_progress("train", 1.0, f"step {state.step}, loss {state.loss:.3f}")
