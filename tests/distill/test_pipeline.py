@@ -68,7 +68,9 @@ def test_a_draft_is_not_evaluated_on_what_it_was_trained_on(
     (draft / "config.json").write_text("{}")
     asked: list[Prompt] = []
 
-    def measure(settings: Any, draft: Path, prompts: Sequence[Prompt], _: Any) -> dict[str, Any]:
+    def measure(
+        settings: Any, draft: Path, prompts: Sequence[Prompt], *_: Any, **times: Any
+    ) -> dict[str, Any]:
         asked.extend(prompts)
         return {}
 

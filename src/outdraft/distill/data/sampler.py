@@ -42,8 +42,12 @@ class SampledText:
         """Its first tokens, where it has more than so many."""
         if count >= len(self.tokens):
             return self
-        kept = (each[:count].clone() for each in (self.tokens, self.top_ids, self.top_logprobs))
-        return SampledText(*kept, has_ended=False)
+        return SampledText(
+            self.tokens[:count].clone(),
+            self.top_ids[:count].clone(),
+            self.top_logprobs[:count].clone(),
+            has_ended=False,
+        )
 
 
 Follow = Callable[[int, SampledText], SampleRequest | None]
