@@ -14,19 +14,19 @@ _FEW_STEPS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class TimeShares:
+class StageTimes:
     """Seconds for each stage."""
 
     data_s: float
     evaluate_s: float
 
 
-def share_time(budget_s: float, stages: Sequence[str]) -> TimeShares:
+def share_time(budget_s: float, stages: Sequence[str]) -> StageTimes:
     """A stage alone has all of it. Training gets what data leaves, which may be more than its
     share."""
     evaluate_s = budget_s * (1.0 if len(stages) == 1 else _EVALUATION_SHARE)
     data_s = budget_s if len(stages) == 1 else _DATA_SHARE * (budget_s - evaluate_s)
-    return TimeShares(data_s, evaluate_s)
+    return StageTimes(data_s, evaluate_s)
 
 
 @dataclass(frozen=True, slots=True)

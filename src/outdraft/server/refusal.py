@@ -63,7 +63,8 @@ def from_validation(errors: Sequence[Mapping[str, Any]], known: Collection[str] 
     in_message = name == "messages" and len(path) > 2
     field_name = path[2] if in_message else name
     if advice := UNSERVED.get(field_name):
-        words = f"{field_name} is not served here: {advice}"
+        place = "messages: " if in_message else ""
+        words = f"{place}{field_name} is not served here: {advice}"
         return Refusal(400, words, param=full if is_unknown else name, code="unsupported_field")
     if is_unknown:
         near = nearest_name(path[-1], known) if len(path) == 1 else None
