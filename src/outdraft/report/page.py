@@ -1,12 +1,10 @@
 """The whole page: one file, no script, nothing fetched. Text, style and pictures are all in it."""
 
-import re
 from collections.abc import Callable, Sequence
-from importlib.resources import files as resources
-from string import Template
 from typing import NamedTuple
 
-from outdraft.report.markup import Markup, join, tag
+from outdraft.report.frame import framed
+from outdraft.report.markup import Markup, tag
 from outdraft.report.sections.acceptance import acceptance_section, category_section
 from outdraft.report.sections.checks import checks_section
 from outdraft.report.sections.latency import latency_section
@@ -19,13 +17,13 @@ from outdraft.report.sections.texts import texts_section
 from outdraft.report.sections.verdict import verdict_card
 from outdraft.report.theme import stylesheet
 from outdraft.tune.results import Results
-from outdraft.version import __version__
 
-_COMMENT = re.compile("<!--.*?-->")
-
-
-def _read(name: str) -> str:
-    return resources("outdraft.report").joinpath(name).read_text(encoding="utf-8")
+# The browser fetches nothing and runs nothing, whatever texts the results contain.
+_POLICY = tag(
+    "meta",
+    http_equiv="Content-Security-Policy",
+    content="default-src 'none'; style-src 'unsafe-inline'; img-src data:",
+)
 
 
 class Section(NamedTuple):
@@ -54,20 +52,26 @@ SECTIONS = (
 def page(results: Results, files: Sequence[str] = ()) -> str:
     """`files`: the names of files in the same folder, to link to."""
     started = results.started_at
-    values = {
-        "version": __version__,
-        "target": results.target,
-        "backend": results.backend,
-        "time": tag("time", started[:16].replace("T", " ")) if started else None,
-        "started": f", run started {started}" if started else None,
-        "style": stylesheet(),
-        "verdict": verdict_card(results, files),
-        "links": [tag("a", section.link, href=f"#{section.key}") for section in SECTIONS],
-        "sections": [_section(section, results) for section in SECTIONS],
-    }
-    doctype, *lines = _COMMENT.sub("", _read("page.html")).splitlines()
-    template = Template("".join(line.strip() for line in lines))
-    return f"{doctype}\n{template.substitute({key: join(values[key]) for key in values})}\n"
+    what = (
+        tag("span", results.target),
+        tag("span", results.backend),
+        tag("time", started[:16].replace("T", " ")) if started else None,
+    )
+    told = f", run started {started}" if started else ""
+    return framed(
+        {
+            "policy": _POLICY,
+            "title": f"{results.target}: tuning report",
+            "style": stylesheet(),
+            "first": "verdict",
+            "kind": "tuning report",
+            "what": tag("p", what, class_="what"),
+            "card": verdict_card(results, files),
+            "links": [tag("a", section.link, href=f"#{section.key}") for section in SECTIONS],
+            "sections": [_section(section, results) for section in SECTIONS],
+            "footer": f"{told}. This page is one file: it fetches and runs nothing.",
+        }
+    )
 
 
 def _section(section: Section, results: Results) -> Markup:

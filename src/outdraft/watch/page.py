@@ -5,13 +5,12 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator
 from importlib.resources import files as resources
-from string import Template
 
+from outdraft.report.frame import framed
 from outdraft.report.layout import lead, nothing, scrolled, table, two_lines
 from outdraft.report.markup import Child, Markup, join, tag
 from outdraft.report.numbers import UNKNOWN, milliseconds, percent, rate, share, times
 from outdraft.report.theme import stylesheet
-from outdraft.version import __version__
 from outdraft.watch.charts import charts
 from outdraft.watch.findings import Action, Alarm, Benefit
 from outdraft.watch.snapshot import ReplicaState, ReplicaView, Snapshot
@@ -37,6 +36,13 @@ def _read(name: str) -> str:
 
 
 _TEXTS: dict[str, dict[str, str]] = tomllib.loads(_read("page.toml"))
+_FOOTER = (
+    ". The same figures for machines: ",
+    tag("a", "metrics", href="metrics"),
+    ", ",
+    tag("a", "snapshot.json", href="snapshot.json"),
+    ".",
+)
 _SECTIONS = {
     "alarms": "Alarms",
     "time": "Over time",
@@ -53,23 +59,30 @@ def watch_page(snapshot: Snapshot, trail: Trail, refresh_s: float) -> str:
         "replicas": _replicas(snapshot),
         "notices": _notices(snapshot),
     }
-    values: dict[str, Child] = {
-        "version": __version__,
-        "seconds": f"{max(refresh_s, 1):.0f}",
-        "title": f"{words} · outdraft watch",
-        "style": Markup(stylesheet() + _read("watch.css")),
-        "what": [
-            tag("span", count_words(snapshot)),
-            tag("span", f"last {ago(snapshot.window_s)}"),
-            tag("time", clock(snapshot.at)),
-        ],
-        "card": _card(snapshot),
-        "links": [tag("a", title, href=f"#{key}") for key, title in _SECTIONS.items()],
-        "sections": [_section(key, bodies[key]) for key in _SECTIONS],
-    }
-    doctype, *lines = _read("page.html").splitlines()
-    template = Template("".join(line.strip() for line in lines))
-    return f"{doctype}\n{template.substitute({key: join(values[key]) for key in values})}\n"
+    seconds = f"{max(refresh_s, 1):.0f}"
+    what = (
+        tag("span", count_words(snapshot)),
+        tag("span", f"last {ago(snapshot.window_s)}"),
+        tag("time", clock(snapshot.at)),
+    )
+    return framed(
+        {
+            "reload": tag("noscript", tag("meta", http_equiv="refresh", content=seconds)),
+            "title": f"{words} · outdraft watch",
+            "style": Markup(stylesheet() + _read("watch.css")),
+            "script": tag("script", src="watch.js", defer=True, data_seconds=seconds),
+            "first": "advice",
+            "kind": "watch",
+            "what": [
+                tag("p", what, class_="what", id="what"),
+                tag("p", class_="lost", id="lost", role="status"),
+            ],
+            "card": _card(snapshot),
+            "links": [tag("a", title, href=f"#{key}") for key, title in _SECTIONS.items()],
+            "sections": [_section(key, bodies[key]) for key in _SECTIONS],
+            "footer": _FOOTER,
+        }
+    )
 
 
 def script() -> str:
