@@ -9,7 +9,7 @@ day. One of which nothing can be said stays. What was turned off by us is turned
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -189,11 +189,15 @@ def next_deed(
     return deed if len(recent) < most_per_hour else None
 
 
-def is_undone(deed: Deed, last: Reading | None) -> bool:
-    """Our server drafts although it was turned off: limits do not outlive it."""
-    if last is None or last.engine != OURS or deed.action is not Action.TURN_OFF:
+def is_undone(deed: Deed, last: Reading | None, parts: Sequence[Benefit]) -> bool:
+    """Our server drafts although it was turned off: limits do not outlive it. `parts`: of its
+    traffic, as they are now."""
+    if last is None or last.engine != OURS or deed.state not in STANDS:
         return False
-    return deed.state in STANDS and not last.is_stopped
+    if deed.action is Action.TURN_OFF_FOR:
+        off = [each for each in parts if each.part in deed.part.split(", ")]
+        return any(each.source is Source.CANARY and not each.is_stopped for each in off)
+    return deed.action is Action.TURN_OFF and not last.is_stopped
 
 
 def _on_limits(last: Deed | None, advice: Advice) -> ServerLimits | None:
@@ -221,6 +225,8 @@ def judged(
         return DeedState.DONE, ""
     if gain is None:
         return DeedState.NOT_KNOWN, "nothing was seen under about the same load"
+    if gain.goes_on:
+        return DeedState.NOT_KNOWN, f"not clear yet: {gain.words}"
     # What is right for a part of the traffic need not show in all of it.
     is_diluted = bool(deed.part) and not gain.part
     state = DeedState.NOT_KNOWN if is_diluted else DeedState.TAKEN_BACK
@@ -232,6 +238,7 @@ class _Gain(NamedTuple):
     error: float
     words: str
     part: str = ""  # of the traffic; empty: all of it
+    goes_on: bool = False  # by slices: what is not clear today may be tomorrow
 
 
 def _gain(deed: Deed, speed: Speed | None, benefit: Benefit | None) -> _Gain | None:
@@ -249,9 +256,9 @@ def _gain_by_slices(deed: Deed, benefit: Benefit | None) -> _Gain | None:
     change = math.log(benefit.estimate)
     words = f"with drafts {benefit.estimate:.2f} times as fast as without"
     if deed.action in _OFF and benefit.is_stopped:
-        return _Gain(-change, error, words, benefit.part)
+        return _Gain(-change, error, words, benefit.part, goes_on=True)
     if deed.action is Action.TURN_ON and not benefit.is_stopped:
-        return _Gain(change, error, words, benefit.part)
+        return _Gain(change, error, words, benefit.part, goes_on=True)
     return None
 
 

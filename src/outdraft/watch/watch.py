@@ -216,7 +216,7 @@ class Watch:
         for name, history in present.items():
             advised = self.state.advice.get(name)
             deed = self.state.deeds.newest.get(name)
-            if deed is not None and is_undone(deed, history.last):
+            if deed is not None and is_undone(deed, history.last, self._worth_of(name).parts):
                 self._right_since[name] = now  # what is advised since then is looked at anew
                 text = f"{deed.words} holds no more: the server was restarted, or told otherwise"
                 gone = replace(deed, state=DeedState.GONE)
