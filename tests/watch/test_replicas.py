@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outdraft.errors import OptionError
+from outdraft.watch.alarms import KINDS
 from outdraft.watch.replicas import Found, Replicas, name_replicas, read_targets
 
 
@@ -41,6 +42,18 @@ def test_names_are_short_unique_and_without_passwords() -> None:
     replicas = name_replicas(urls)
     assert [each.name for each in replicas] == ["a:80/x", "a:80/y", "a:80/y (2)", "[::1]:8000"]
     assert "secret" not in repr(replicas)
+
+
+def test_a_name_has_the_scheme_where_the_port_does_not_tell_it() -> None:
+    urls = ["https://a", "https://u:p@a:8443", "http://a:443", "https://b:8443/x", "https://b:8443"]
+    names = [each.name for each in name_replicas(urls)]
+    assert names == [
+        "a:443", "https://a:8443", "http://a:443", "https://b:8443/x", "https://b:8443",
+    ]  # fmt: skip
+    commands = [KINDS["drafts_worthless"].alarm(name, 1.0, "figures").command for name in names]
+    assert [each.split()[2] for each in commands] == [
+        "https://a:443", "https://a:8443", "http://a:443", "https://b:8443/x", "https://b:8443",
+    ]  # fmt: skip
 
 
 @given(st.lists(st.sampled_from(["http://a", "http://a/x", "http://b:1", "http://u:p@a/x"])))

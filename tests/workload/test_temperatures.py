@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outdraft.errors import OptionError
-from outdraft.workload.temperatures import assign_temperatures, parse_mix
+from outdraft.workload.temperatures import (
+    BANDS,
+    assign_temperatures,
+    band_limits,
+    parse_mix,
+    temperature_band,
+)
 
 
 def test_shares_in_percent() -> None:
@@ -49,3 +55,12 @@ def test_shares_are_exact_to_one_request(shares: list[int], count: int, seed: in
     for temperature, share in mix:
         assert abs(counts[temperature] - share * count) < 1
     assert assigned == assign_temperatures(mix, count, seed)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.001, 0.3, 0.31, 0.7, 0.70001, 1.0, 1.5, 100.0])
+def test_every_temperature_is_in_one_band(temperature: float) -> None:
+    found = []
+    for band in BANDS:
+        above, up_to = band_limits(band)
+        found += [band] if above < temperature <= up_to else []
+    assert found == [temperature_band(temperature)]

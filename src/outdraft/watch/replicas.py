@@ -142,7 +142,8 @@ def _service_discovery(text: str, path: Path) -> tuple[str, ...]:
 
 
 def name_replicas(urls: Sequence[str]) -> tuple[Replica, ...]:
-    """host:port, with the path where two have the same, with a number where that does not help."""
+    """host:port, with the scheme where the port does not tell it, the path where two have the same,
+    and a number where that does not help."""
     hosts = [_host(url) for url in urls]
     replicas: list[Replica] = []
     taken: set[str] = set()
@@ -184,7 +185,10 @@ def _host(url: str) -> str:
     parts = urlsplit(url)
     host = parts.hostname or ""
     address = f"[{host}]" if ":" in host else host
-    return f"{address}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    # Who has the name alone, as a command in an alarm, takes the port for the scheme.
+    is_told_by_port = (parts.scheme == "https") == (port == 443)
+    return f"{'' if is_told_by_port else f'{parts.scheme}://'}{address}:{port}"
 
 
 def _path(url: str) -> str:

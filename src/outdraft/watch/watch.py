@@ -170,8 +170,9 @@ class Watch:
         standing = None if advised is None else advised.standing
         is_off = standing is not None and standing.action in (Action.TURN_OFF, Action.TURN_OFF_FOR)
         is_off = is_off or history.is_stopped
-        model = None if history.last is None else history.last.model
-        return Past(minutes, tens, tuple(history.changes), model, is_off)
+        last = history.last
+        engine, model = (None, None) if last is None else (last.engine, last.model)
+        return Past(minutes, tens, tuple(history.changes), model, is_off, engine)
 
     def _advise(
         self,

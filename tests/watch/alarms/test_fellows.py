@@ -23,3 +23,21 @@ def test_fellows_have_the_same_known_model(models: tuple[str | None, ...], found
         for (name, growths), model in zip(day.minutes.items(), models, strict=True)
     }
     assert set(unlike_fellows(pasts, minute(60))) == found
+
+
+def test_fellows_have_the_same_engine() -> None:
+    """Another engine may need as long for a token as it likes."""
+    course = Course(num_minutes=60, begins=720, num_replicas=4)
+    course.pace[3] = 3.0
+    day = generate(course, 0)
+    for engines, found in (
+        (("vllm", "vllm", "vllm", "vllm"), {"r3"}),
+        (("vllm", "vllm", "vllm", "llamacpp"), set()),
+        (("sglang", "vllm", "vllm", "vllm"), {"r3"}),
+        (("sglang", "sglang", "vllm", "vllm"), set()),
+    ):
+        pasts = {
+            name: Past(Rows.of(growths), Rows.of(()), model="m", engine=engine)
+            for (name, growths), engine in zip(day.minutes.items(), engines, strict=True)
+        }
+        assert set(unlike_fellows(pasts, minute(60))) == found

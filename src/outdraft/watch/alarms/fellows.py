@@ -1,4 +1,5 @@
-"""A replica that behaves unlike its fellows: each against the others of its model. Pure."""
+"""A replica that behaves unlike its fellows: each against the others of its model and engine.
+Pure."""
 
 from __future__ import annotations
 
@@ -32,6 +33,7 @@ def unlike_fellows(pasts: Mapping[str, Past], now: float) -> dict[str, str]:
             if other != name
             and pasts[name].model is not None  # two that are unknown may be a small and a large one
             and pasts[other].model == pasts[name].model
+            and pasts[other].engine == pasts[name].engine
             and _speculates(busy[other]) == _speculates(busy[name])
         ]
         evidence = _less_accepted(name, fellows, rates) or _slower(name, fellows, paces)

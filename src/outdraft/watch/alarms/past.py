@@ -105,6 +105,7 @@ class Past:
     changes: tuple[Change, ...] = ()
     model: str | None = None
     is_off_on_purpose: bool = False  # speculation was turned off, or is about to be
+    engine: str | None = None
 
 
 def _row(growth: Growth) -> tuple[float, ...]:
