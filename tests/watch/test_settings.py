@@ -77,6 +77,7 @@ def test_secrets_come_from_the_environment_and_are_not_shown(
     [
         ("", "no server to watch"),
         (f"{URL} --since 1h", "--since says how far back"),
+        (f'{URL} --selector job="vllm"', "--selector chooses among"),
         (f"{URL} --prometheus http://p:9090", "not both"),
         ("--prometheus ftp://user:password@p", "--prometheus takes an address"),
         (f"{URL} --interval soon", "--interval 'soon' is not a duration"),
@@ -100,3 +101,30 @@ def test_what_is_refused(words: str, said: str) -> None:
         settings(*words.split())
     assert said in str(caught.value)
     assert "password" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'job="vllm"',
+        '{job="vllm"}',
+        ' { job = "vllm" , } ',
+        '{job=~"vllm|sglang",instance!="a:1", zone!~`x.*`}',
+        "cluster='eu'",
+        r'{job="a \"b\", {c}"}',
+        "{_x1=''}",
+    ],
+)
+def test_a_selector_is_taken_as_prometheus_writes_it(text: str) -> None:
+    assert settings("--prometheus", "http://p:9090", "--selector", text).selector == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["vllm", "{}", "{job}", "job=vllm", '{job="vllm"', 'job="vllm"}', '{job=="vllm"}', '1a="b"',
+     '{job="a"} or vector(1)', '{__name__="up"}', '{__name__=~".+",job="a"}', 'job="a" zone="b"',
+     'job="a"}[1d]', 'job="a\nb"', '{job="a",,zone="b"}', 'jöb="a"'],
+)  # fmt: skip
+def test_what_is_no_selector(text: str) -> None:
+    with pytest.raises(OptionError, match="is no list of labels and values"):
+        settings("--prometheus", "http://p:9090", "--selector", text)

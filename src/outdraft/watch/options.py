@@ -14,6 +14,8 @@ WATCHED_OPTIONS = (
            metavar="HOST:PORT", repeats=True),
     Option("--prometheus", "read a Prometheus server that scrapes the servers, not the servers "
            "themselves", metavar="URL"),
+    Option("--selector", "which series of Prometheus are the servers', as in its queries: "
+           '{job="vllm"}', metavar="LABELS"),
     Option("--since", "how far back to read in Prometheus: 30m, 6h, 48h (default: --window)",
            metavar="TIME"),
     replace(shared.API_KEY, help="sent to the servers, or to Prometheus, as a bearer token "

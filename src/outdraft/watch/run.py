@@ -168,7 +168,11 @@ def _readings(
     if settings.prometheus is None:
         return Servers(session, settings, say)
     source = PrometheusSource(
-        session, settings.prometheus, api_key=settings.api_key, interval_s=settings.interval_s
+        session,
+        settings.prometheus,
+        selector=settings.selector,
+        api_key=settings.api_key,
+        interval_s=settings.interval_s,
     )
     return Scraped(source, say)
 

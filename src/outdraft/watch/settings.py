@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,11 @@ from outdraft.errors import OptionError
 
 DEFAULT_LISTEN = ("127.0.0.1", 9180)
 _LEAST_INTERVAL_S = 0.2  # a server needs milliseconds to write its page
+# name="value", …: =, !=, =~ or !~, and a value in any of Prometheus' quotes
+_VALUE = r""" "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*' | `[^`]*` """
+_MATCHER = rf"(?!__name__\b)[a-zA-Z_]\w* \s* (?:=~|!~|!=|=) \s* (?:{_VALUE})"
+_MATCHERS = rf"\s* {_MATCHER} (?: \s* , \s* {_MATCHER} )* \s* ,? \s*"
+_SELECTOR = re.compile(rf"\s* (?: {_MATCHERS} | \{{ {_MATCHERS} \}} ) \s*", re.VERBOSE | re.ASCII)
 _EXAMPLE = "e.g. `outdraft watch http://127.0.0.1:8000`"
 
 
@@ -21,6 +27,7 @@ class WatchSettings:
     urls: tuple[str, ...]  # http://, https:// or dns://host:port
     targets: Path | None
     prometheus: str | None
+    selector: str  # of Prometheus' series; empty: all that are of an engine
     since_s: float  # of what Prometheus remembers
     interval_s: float
     window_s: float
@@ -62,6 +69,7 @@ class WatchSettings:
             urls=urls,
             targets=_path(args.targets),
             prometheus=args.prometheus,
+            selector=_selector(args.selector or ""),
             since_s=window_s
             if args.since is None
             else parse_duration(args.since, option="--since"),
@@ -88,6 +96,8 @@ class WatchSettings:
 def _check_sources(args: argparse.Namespace, urls: tuple[str, ...]) -> None:
     if args.prometheus is None and args.since is not None:
         raise OptionError("--since says how far back --prometheus is read; give that too")
+    if args.prometheus is None and args.selector is not None:
+        raise OptionError("--selector chooses among what --prometheus has; give that too")
     if args.prometheus is not None and (urls or args.targets):
         raise OptionError("give servers or --prometheus, not both: it knows the servers already")
     if args.prometheus is None and not urls and not args.targets:
@@ -116,6 +126,16 @@ def _check_web_address(option: str, url: str) -> None:
         is_good = False
     if not is_good:
         raise OptionError(f"{option} takes an address that begins with http:// or https://")
+
+
+def _selector(text: str) -> str:
+    """As Prometheus writes it, checked here: a mistake would be an error at each look."""
+    if not text or _SELECTOR.fullmatch(text):
+        return text
+    raise OptionError(
+        f"--selector {text[:200]!r} is no list of labels and values; write e.g. "
+        """'{job="vllm",instance=~"gpu.*"}'; names of metrics are chosen by the watch"""
+    )
 
 
 def _listen(text: str | None, default: tuple[str, int] | None) -> tuple[str, int] | None:
