@@ -23,6 +23,7 @@ from outdraft.watch.actions import Deed, DeedState
 from outdraft.watch.findings import Action, Notice
 from outdraft.watch.limits import ServerLimits
 from outdraft.watch.run import Running, check_that_somebody_answered, run_watch
+from outdraft.watch.scraper import Unreadable
 from outdraft.watch.snapshot import Snapshot
 from outdraft.watch.sources import Looks
 from outdraft.watch.watch import Watch, WatchRules
@@ -199,3 +200,51 @@ def test_a_deed_that_cannot_be_done_is_said(tmp_path: Path) -> None:
     assert refused.text == "TURN OFF could not be done: http 401"
     [unknown] = done(deed, None, Heard(), tmp_path)
     assert "its address is not known" in unknown.text
+
+
+class SilentServer(OneServer):
+    """Does not answer before it is told to."""
+
+    is_up = False
+
+    async def look(self, now: float) -> Looks:
+        return await super().look(now) if self.is_up else {"a": Unreadable("refused", now)}
+
+
+@pytest.mark.parametrize("state", [DeedState.ASKED, DeedState.TAKEN_BACK])
+def test_after_a_restart_a_server_that_does_not_answer_is_not_taken_for_another(
+    tmp_path: Path, state: DeedState
+) -> None:
+    """Whether it is ours is not known then: nothing is written or run, and it is tried again."""
+    files = {"events": tmp_path / "e.jsonl", "state": tmp_path / "s.json"}
+    before = Watch(WatchRules(acts=True), now=time.time(), **files)
+    before.note(replace(Deed("a", Action.TURN_OFF, None, "", time.time()), state=state))
+    before.events.close()
+    watch = Watch(WatchRules(interval_s=0.2, acts=True), now=time.time(), **files)
+    heard = Heard()
+
+    async def work() -> None:
+        async with heard.listening() as url, open_session() as session:
+            acting = Acting(tmp_path / "out", session, "key", command=("touch", str(ran)))
+            readings = SilentServer(url)
+            running = Running(watch, readings, None, acting)
+            for each in (False, True):
+                readings.is_up = each
+                await running.look()
+                await running.end()
+            deed = watch.state.deeds.newest["a"]
+            assert deed.again_at is not None
+            watch._take_back_again(deed.again_at)
+            await running.look()
+            await running.end()
+
+    ran = tmp_path / "ran"
+    asyncio.run(work())
+    words = "taken back" if state is DeedState.TAKEN_BACK else "done"
+    notices = [told.notice for told in watch.events.recent if told.notice.kind == "action"]
+    assert notices[0].text == (
+        f"TURN OFF could not be {words}: it has not answered yet, and its engine is not known"
+    )
+    assert not ran.exists()
+    assert not (tmp_path / "out").exists()
+    assert heard.bodies == ([{"max_k": None}] if state is DeedState.TAKEN_BACK else [])

@@ -14,8 +14,11 @@ import pytest
 from outdraft.watch.actions import DeedState
 from outdraft.watch.advice import AdviceRules
 from outdraft.watch.findings import FLEET, Action, Advice, Benefit, Source
+from outdraft.watch.metrics import metrics_page
+from outdraft.watch.page import watch_page
 from outdraft.watch.scraper import Unreadable
 from outdraft.watch.snapshot import ReplicaState, Snapshot
+from outdraft.watch.trail import Trail
 from outdraft.watch.watch import Watch, WatchRules
 from outdraft.watch.weighing import Worth
 from tests.watch.servers import PlantedServer
@@ -321,3 +324,26 @@ def test_a_watch_goes_on_where_it_was_ended(tmp_path: Path) -> None:
         (alarm.kind, alarm.replica, alarm.since) for alarm in before.alarms
     ]
     assert after.fleet.name == FLEET
+
+
+def test_a_restart_while_nobody_answers(tmp_path: Path) -> None:
+    """What is known of a replica that was seen, and of one that never was, can be shown."""
+    room = Room({"a": PlantedServer(1), "plain": PlantedServer(2, speculates=False)})
+    watch = a_watch(room, folder=tmp_path)
+    room.watch_for(watch, 900)
+    watch.close(room.now)
+    room.servers["never seen"] = PlantedServer(3)
+    room.down = {*room.servers}
+    again = a_watch(room, ACTS, tmp_path)
+    snapshot = room.watch_for(again, 300)
+    engines = {view.name: view.engine for view in snapshot.replicas}
+    assert engines == {"a": "vllm", "plain": "vllm", "never seen": None}
+    assert {view.state for view in snapshot.replicas} == {ReplicaState.DOWN}
+    assert snapshot.fleet.state is ReplicaState.DOWN
+    assert again.wanted == []
+    json.dumps(snapshot.to_json())
+    assert 'replica="never seen"' in metrics_page(snapshot)
+    assert "never seen" in watch_page(snapshot, Trail(), 5.0)
+    room.down.clear()
+    snapshot = room.watch_for(again, 300)
+    assert {view.state for view in snapshot.replicas} == {ReplicaState.UP}

@@ -13,7 +13,7 @@ import aiohttp
 from outdraft.errors import BackendError
 from outdraft.observe.fetch import open_session
 from outdraft.watch.acting import Acting
-from outdraft.watch.actions import OURS, Deed, DeedState
+from outdraft.watch.actions import OURS, Deed, DeedState, Passing
 from outdraft.watch.advice import AdviceRules
 from outdraft.watch.baseline import read_baseline
 from outdraft.watch.prometheus import PrometheusSource
@@ -70,7 +70,9 @@ class Running:
         last = histories[deed.replica].last if deed.replica in histories else None
         engine, url = None if last is None else last.engine, self._readings.url(deed.replica)
         problem = ""
-        if url is None and engine == OURS:
+        if engine is None:
+            problem = Passing("it has not answered yet, and its engine is not known")
+        elif url is None and engine == OURS:
             problem = "its address is not known; give its URL, not --prometheus"
         elif deed.state is DeedState.TAKEN_BACK:
             problem = await self._acting.undo(deed, engine, url or "")
