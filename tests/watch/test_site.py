@@ -8,6 +8,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from outdraft.errors import OptionError
 from outdraft.observe.page import parse_samples
@@ -73,6 +74,62 @@ def test_only_metrics_without_the_page() -> None:
         return [(await get(client, url + path))[0] for path in ("/metrics", "/", "/snapshot.json")]
 
     assert served(shown(has_page=False), work) == [200, 404, 404]
+
+
+async def status_for(client: aiohttp.ClientSession, url: str, host: str) -> int:
+    async with client.get(url, headers={"Host": host}) as answer:
+        return answer.status
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("localhost:9180", 200),
+        ("LOCALHOST.:9180", 200),
+        ("watch.localhost", 200),
+        ("127.0.0.1:80", 200),
+        ("[::1]:9180", 200),
+        ("10.0.0.7", 200),  # no name that could be made to lead here
+        (socket.gethostname(), 200),
+        ("evil.example", 421),
+        ("evil.example:9180", 421),
+        ("localhost.evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("evil@127.0.0.1.evil.example", 421),
+        ("", 421),
+    ],
+)
+@pytest.mark.parametrize("path", ["/", "/metrics", "/snapshot.json", "/watch.js"])
+def test_only_our_own_names_are_answered(path: str, host: str, status: int) -> None:
+    """A page of somebody else whose name was made to lead here reads nothing."""
+
+    async def work(client: aiohttp.ClientSession, url: str) -> int:
+        return await status_for(client, url + path, host)
+
+    assert served(shown(), work) == status
+
+
+def test_where_others_may_read_metrics_a_scraper_may_use_any_name() -> None:
+    async def run(host: str) -> list[int]:
+        app = shown().app(host)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        try:
+            async with aiohttp.ClientSession() as client:
+                return [
+                    await status_for(client, url + path, asked)
+                    for path in ("/metrics", "/")
+                    for asked in ("watch.monitoring:9180", "gpu-box:9180", "10.0.0.5")
+                ]
+        finally:
+            await runner.cleanup()
+
+    assert asyncio.run(run("0.0.0.0")) == [200, 200, 200, 421, 421, 200]
+    assert asyncio.run(run("gpu-box")) == [200, 200, 200, 421, 200, 200]
+    assert asyncio.run(run("localhost")) == [421, 421, 200, 421, 421, 200]
 
 
 def test_before_the_first_look_and_other_methods() -> None:

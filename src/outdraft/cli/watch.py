@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from outdraft.watch.boards import write_boards
+from outdraft.watch.remembered import remembered_trail
 from outdraft.watch.run import check_that_somebody_answered, run_watch
 from outdraft.watch.settings import WatchSettings
 from outdraft.watch.site import Site
@@ -36,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _watch(settings: WatchSettings) -> Snapshot | None:
-    site = Site(has_page=settings.has_page, refresh_s=settings.interval_s)
+    trail = remembered_trail(settings.state if settings.has_page else None)
+    site = Site(has_page=settings.has_page, refresh_s=settings.interval_s, trail=trail)
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     console = Console(file=sys.stderr if settings.is_json else sys.stdout)

@@ -6,10 +6,10 @@ last events; they are done to it once more (`after`), and nothing is said twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from outdraft.errors import CorruptFileError
 from outdraft.watch.actions import Deed, Deeds, DeedState
@@ -25,6 +25,15 @@ _FORMAT = 1
 # The kinds of notices, and what each tells
 ALARM, ALARM_ENDED, ADVICE = "alarm", "alarm ended", "advice"
 ACTION, TAKEN_BACK, REPLICA = "action", "action taken back", "replica"
+
+
+class PastBenefit(NamedTuple):
+    """Of all replicas together: histories have everything else that a chart shows."""
+
+    at: float
+    estimate: float
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +116,6 @@ def _advice_state(data: Mapping[str, Any]) -> AdviceState:
     )
 
 
-def _wanted(data: Mapping[str, Any]) -> Wanted:
-    return Wanted(**{**data, "action": Action(data["action"])})
-
-
 def save_state(path: Path, state: WatchState) -> None:
     write_json(path, state.to_json())
 
@@ -126,19 +131,35 @@ def load_state(path: Path) -> WatchState | None:
         raise _foreign(path, error) from error
 
 
-def save_histories(path: Path, histories: Mapping[str, Any]) -> None:
+def save_histories(
+    path: Path, histories: Mapping[str, Any], benefits: Iterable[PastBenefit] = ()
+) -> None:
     """Beside the state, which is written at every event: they are long, and change slowly."""
-    write_json(_beside(path), {"format": _FORMAT, "histories": dict(histories)})
+    data = {"histories": dict(histories), "benefits": [list(each) for each in benefits]}
+    write_json(_beside(path), {"format": _FORMAT, **data})
 
 
 def load_histories(path: Path) -> dict[str, Any]:
+    """Of each replica."""
+    return dict(_read_histories(path)["histories"])
+
+
+def load_benefits(path: Path) -> list[PastBenefit]:
+    """Of all of them together; an earlier version kept none."""
+    try:
+        return [PastBenefit(*each) for each in _read_histories(path).get("benefits", ())]
+    except TypeError as error:
+        raise _foreign(_beside(path), error) from error
+
+
+def _read_histories(path: Path) -> Mapping[str, Any]:
     beside = _beside(path)
     if not beside.exists():
-        return {}
+        return {"histories": {}}
     data = read_json(beside)
     if data.get("format") != _FORMAT or not isinstance(data.get("histories"), dict):
         raise _foreign(beside, ValueError("no histories"))
-    return dict(data["histories"])
+    return data
 
 
 def _beside(path: Path) -> Path:

@@ -55,7 +55,10 @@ class Trail:
         if self.points and snapshot.at - self.points[-1][0] < self.apart_s:
             return
         views = (snapshot.fleet, *snapshot.replicas)
-        self.points.append((snapshot.at, {view.name: Point.of(view) for view in views}))
+        self.put(snapshot.at, {view.name: Point.of(view) for view in views})
+
+    def put(self, at: float, points: dict[str, Point]) -> None:
+        self.points.append((at, points))
         if len(self.points) > MOST_POINTS:
             self.points = self.points[::2]
             first, last = self.points[0][0], self.points[-1][0]

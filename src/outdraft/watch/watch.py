@@ -5,6 +5,7 @@ The clock, the readings and the doing are passed in, so that a replay runs as th
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -29,7 +30,9 @@ from outdraft.watch.state import (
     ALARM_ENDED,
     REPLICA,
     TAKEN_BACK,
+    PastBenefit,
     WatchState,
+    load_benefits,
     load_histories,
     load_state,
     save_histories,
@@ -42,6 +45,7 @@ _SHORTEST_S = 60.0 * (_SPEED_MINUTES + 2)  # that has room for so many whole min
 _SETTLES_S = 60.0
 _WEIGH_S = 1.0  # for each replica, between two times that benefits are worked out: about 30 ms each
 _SHOWN = 50  # notices in a snapshot
+BENEFITS_APART_S = 600.0  # that are kept, as far apart as the coarsest part of a history
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +80,12 @@ class Watch:
         if known is None:
             self.state = replace(self.state, number=self.events.number)
         self.histories = Histories(rules.interval_s)
+        self._benefits: deque[PastBenefit] = deque(maxlen=int(TENS_S / BENEFITS_APART_S))
         if state is not None:
             self.histories.restore(
                 {name: history_from_json(each) for name, each in load_histories(state).items()}
             )
+            self._benefits.extend(load_benefits(state))
         self._presence = Presence(self.histories, self.events.recent)
         self._rows: dict[str, tuple[Rows, Rows]] = {}
         self._worth: dict[str, Worth] = {}
@@ -105,6 +111,7 @@ class Watch:
         if is_due:
             self._worth = weigh(present, self.rules.window_s, now, self._costs)
             self._weighed_at = now
+            self._remember_benefit(now)
         self._find_alarms(present, now)
         windows = {
             name: window
@@ -160,6 +167,12 @@ class Watch:
             text = f"{alarm.kind} ended"
             self._tell(Notice(now, ALARM_ENDED, alarm.replica, text, asdict(alarm)))
         self.state = replace(self.state, standings=standings)
+
+    def _remember_benefit(self, now: float) -> None:
+        found = self._worth_of(FLEET).benefit
+        last = self._benefits[-1].at if self._benefits else 0.0
+        if found is not None and now - last >= BENEFITS_APART_S:
+            self._benefits.append(PastBenefit(now, found.estimate, found.low, found.high))
 
     def _past(self, name: str, history: History) -> Past:
         minutes, tens = self._rows.get(name) or (Rows.of(()), Rows.of(()))
@@ -310,7 +323,7 @@ class Watch:
     def _save_histories(self, now: float) -> None:
         if self._path is not None:
             written = {name: history_to_json(each) for name, each in self.histories.items()}
-            save_histories(self._path, written)
+            save_histories(self._path, written, self._benefits)
             self._histories_saved_at = now
 
     def _snapshot(
