@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from outdraft.engine.kv_cache import SCRATCH_BLOCK, BlockPool, block_hash, extend_hashes
+from outdraft.engine.kv_cache import (
+    SCRATCH_BLOCK,
+    BlockPool,
+    KVCache,
+    block_hash,
+    extend_hashes,
+)
 
 SIZE = 4
 
@@ -213,3 +222,30 @@ def test_hashes_cover_the_whole_beginning(tokens: list[int], num_final: int) -> 
     extend_hashes(other, [token + (i == 0) for i, token in enumerate(tokens)], num_final, SIZE)
     assert not set(other) & set(at_once)  # the first token is in every hash
     assert len(block_hash(b"", tokens)) == 16
+
+
+# ---------------------------------------------------------------- tensors
+
+
+def resident_pages() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1])
+
+
+def test_a_cache_takes_memory_where_it_is_written_to() -> None:
+    """Seven engines with a cache of 1 GiB each, of which a run uses a tenth, are no 7 GiB."""
+    before, page = resident_pages(), 4096
+    cache = KVCache(2, 4096, 16, 2, 64, torch.float32, torch.device("cpu"))  # 128 MiB
+    assert (resident_pages() - before) * page < 8 << 20
+    keys = torch.ones(1, 2, 64)
+    cache.write(1, torch.tensor([17]), keys, -keys)
+    assert cache.keys[1][:, 1, 1].eq(1).all()
+    assert cache.values[1][:, 1, 1].eq(-1).all()
+    assert cache.keys[1].sum() == 128, "all else is zero"
+    assert cache.keys[0].data_ptr() % 64 == 0, "as torch's own memory is aligned"
+
+
+def test_caches_do_not_share_their_pages() -> None:
+    first, second = (KVCache(1, 2, 4, 1, 2, torch.float32, torch.device("cpu")) for _ in range(2))
+    first.keys[0].fill_(1)
+    assert second.keys[0].eq(0).all()
+    assert first.values[0].eq(0).all()

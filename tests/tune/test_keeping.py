@@ -49,6 +49,12 @@ def test_weights_of_large_models_wait_in_main_memory() -> None:
     assert plan_keeping(ASLEEP, on_gpu, large).most == 1
 
 
+def test_what_engines_side_by_side_take_is_said() -> None:
+    keeping = plan_keeping(None, None, LAPTOP, num_engines=4)
+    assert keeping.memory == "4 engines side by side take about 12.9 GB of memory, 12.9 GB are free"
+    assert keeping.most is None, "a rule of thumb: the pool looks at what they really take"
+
+
 def test_without_sleep() -> None:
     assert plan_keeping(None, None, LAPTOP).how == SIDE_BY_SIDE
     assert plan_keeping(None, None, Memory(6 * GIB, 12 * GIB)).how == VISITS

@@ -86,13 +86,14 @@ def test_warnings_of_the_engine_are_shown_and_kept(
     made = replace(made, search=replace(made.search, budget_s=150.0))
     display = Display()
     results = run_tuning(made, tmp_path, display)
-    assert display.notes == [f"note: {warning}"]
+    assert display.notes == [made.keeping.memory, f"note: {warning}"]
     assert results.notes[-1] == warning
     assert set(display.phases) == {"profile", "race", "final"}
     assert results.settings["acceptance"] == "coupled,typical"
     again = Display()
     assert run_tuning(made, tmp_path, again).loads == results.loads
-    assert again.notes == [f"note: {warning}", f"going on with the run in {tmp_path}"]
+    going_on = f"going on with the run in {tmp_path}"
+    assert again.notes == [made.keeping.memory, f"note: {warning}", going_on]
 
 
 def play(monkeypatch: pytest.MonkeyPatch, planted: Planted) -> None:
@@ -169,6 +170,23 @@ def test_repeats_are_counted_in_blocks_that_have_their_size(
     (note,) = (each for each in results.notes if "repeat a prompt" in each)
     assert note.startswith(f"up to {sent} of ")
     assert f"note: {note}" in display.notes
+
+
+def test_what_our_engines_take_is_said_before_they_start(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plan(target, "--methods", "ngram,suffix", "--concurrency", "1,4")
+    assert made.keeping.memory.startswith("3 engines side by side take about 1.2")
+    assert made.keeping.most is None
+    play(monkeypatch, Planted({"ngram": Truth(0.8, 0.02), "suffix": Truth(0.9, 0.02)}))
+    display = Display()
+    run_tuning(made, tmp_path, display)
+    assert display.notes[0] == made.keeping.memory
+    monkeypatch.setattr(run_module, "available_memory", lambda: 10**9)
+    tight = plan(target, "--methods", "ngram,suffix", "--concurrency", "1,4")
+    assert tight.keeping.most == 2
+    assert "some are started again when needed" in tight.keeping.memory
+    assert tight.header == made.header, "a run goes on whatever memory is free"
 
 
 def test_engines_that_one_gpu_cannot_hold_are_dealt_to_two(

@@ -6,10 +6,12 @@ two texts with the same beginning use the same blocks. A partly filled block nev
 Freed blocks keep their contents until they are needed, oldest first.
 """
 
+import mmap
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence as Seq
 from hashlib import blake2b
+from math import prod
 
 import torch
 from torch import Tensor
@@ -158,7 +160,8 @@ class KVCache:
     """Keys and values of every layer: (kv_heads, num_blocks, block_size, head_dim) each.
 
     Heads come first so that consecutive blocks are one matrix per head, without a copy.
-    Zeroed, because masked positions are multiplied by zero and must not hold NaN.
+    Zeroed, because masked positions are multiplied by zero and must not hold NaN. On a CPU blocks
+    take memory once they are written to.
     """
 
     def __init__(
@@ -174,8 +177,8 @@ class KVCache:
         shape = (num_kv_heads, num_blocks, block_size, head_dim)
         self.block_size = block_size
         self.num_blocks = num_blocks
-        self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
-        self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
+        self.keys = [_zeros(shape, dtype, device) for _ in range(num_layers)]
+        self.values = [_zeros(shape, dtype, device) for _ in range(num_layers)]
         # The same memory by slot, (kv_heads, num_blocks * block_size, head_dim).
         self._slots = [
             (keys.flatten(1, 2), values.flatten(1, 2))
@@ -187,3 +190,14 @@ class KVCache:
         all_keys, all_values = self._slots[layer]
         all_keys.index_copy_(1, slots, keys.transpose(0, 1))
         all_values.index_copy_(1, slots, values.transpose(0, 1))
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """On a CPU the system's own zero pages: torch would write each zero, and so take all memory."""
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    private = (
+        {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    )
+    pages = mmap.mmap(-1, prod(shape) * dtype.itemsize, **private)
+    return torch.frombuffer(pages, dtype=dtype).view(shape)

@@ -88,7 +88,7 @@ def with_cache(
         shape = (num_blocks, BLOCK_SIZE, spec.num_kv_heads, spec.head_dim)
         cache = KVCache(spec.num_layers, *shape, decoder.dtype, decoder.device)
         pool = BlockPool(num_blocks, BLOCK_SIZE, reuse=reuse_prefixes)
-    except (RuntimeError, MemoryError) as error:  # torch's and Python's out of memory
+    except (RuntimeError, MemoryError, OSError, OverflowError) as error:  # out of memory
         raise OptionError(
             f"no memory for a KV cache of {kv_cache_bytes} bytes on {decoder.device}; "
             "give it less (kv_cache_memory_bytes)"

@@ -11,6 +11,7 @@ from math import floor
 from outdraft.backends.backend import Sleep
 from outdraft.backends.flags import user_flags
 from outdraft.errors import OptionError
+from outdraft.tune.footprint import memory_words
 from outdraft.tune.options import ASLEEP, SIDE_BY_SIDE, VISITS
 
 GIB = 1 << 30
@@ -39,7 +40,8 @@ class Keeping:
     how: str  # ASLEEP, SIDE_BY_SIDE or VISITS
     most: int | None = None  # engines that are up at a time; None: as many as are needed
     share: float | None = None  # of a GPU for each, where they divide it
-    note: str = ""  # what a user should know
+    note: str = ""  # what a user should know, and a reader of the report
+    memory: str = ""  # what they take, for who watches the run
 
     @property
     def words(self) -> str:
@@ -52,9 +54,11 @@ def plan_keeping(
     memory: Memory,
     engine_flags: tuple[str, ...] = (),
     num_cards: int = 1,
+    num_engines: int = 0,
 ) -> Keeping:
     """`wanted`: what the user asked for; None: the best that the engine and the memory allow.
-    `num_cards`: to which engines can be dealt, each with an off of its own."""
+    `num_cards`: to which engines can be dealt, each with an off of its own. `num_engines`: of all
+    arms, off included; 0: not known."""
     if wanted == ASLEEP and sleep is None:
         raise OptionError(
             f"--keep-engines {ASLEEP}: this engine cannot sleep here; {SIDE_BY_SIDE} or {VISITS}"
@@ -71,14 +75,16 @@ def plan_keeping(
         share = floor(100 * _SHARE / _MOST_DIVIDED) / 100
         note = f"each engine has {share:.0%} of the GPU: its KV cache is smaller than it would be"
         return Keeping(SIDE_BY_SIDE, _MOST_DIVIDED, share, note)
-    if wanted is None and memory.weights is not None and memory.main_free is not None:
-        fitting = memory.main_free // (2 * memory.weights + _OVERHEAD_BYTES)
-        if fitting < _FEWEST:
-            note = (
-                f"{memory.main_free / GIB:.1f} GiB of memory are too little for {_FEWEST} at once"
-            )
-            return Keeping(VISITS, 1, note=note)
-    return Keeping(SIDE_BY_SIDE)
+    if memory.weights is None:
+        return Keeping(SIDE_BY_SIDE)
+    each = 2 * memory.weights + _OVERHEAD_BYTES
+    if wanted is None and memory.main_free is not None and memory.main_free // each < _FEWEST:
+        note = f"{memory.main_free / GIB:.1f} GiB of memory are too little for {_FEWEST} at once"
+        return Keeping(VISITS, 1, note=note)
+    sizes = [each] * num_engines
+    return Keeping(
+        SIDE_BY_SIDE, memory=memory_words(sizes, memory.main_free, None) if sizes else ""
+    )
 
 
 def _asleep(sleep: Sleep, memory: Memory, share: float) -> Keeping:

@@ -27,6 +27,7 @@ from outdraft.tune.candidates import (
 )
 from outdraft.tune.cards import Cards, deal_cards
 from outdraft.tune.engines import engine_starter
+from outdraft.tune.footprint import memory_words, most_together, own_engine_bytes
 from outdraft.tune.identity import identify
 from outdraft.tune.journal import Journal
 from outdraft.tune.keeping import Keeping, Memory, plan_keeping
@@ -145,6 +146,8 @@ def run_tuning(
         Journal(folder / "journal.jsonl", plan.header) as journal,
         plan.lab(folder / "logs", display.starting, journal.each_start_s()) as lab,
     ):
+        if plan.keeping.memory:
+            display.note(plan.keeping.memory)
         for warning in plan.context.warnings:
             display.note(f"note: {warning}")
         if journal.is_resumed:
@@ -197,7 +200,7 @@ def plan_run(settings: RunSettings) -> RunPlan:
         for name, arm in longest.items()
         if pruner is not None and (plan := pruner.plan(arm))
     }
-    keeping, cards = _keeping(settings, backend, plans.values(), arms)
+    keeping, cards = _keeping(settings, backend, plans, arms)
     rules = Rules(
         settings.objective,
         margin=settings.margin,
@@ -299,16 +302,22 @@ def _drafts_of(arms: Iterable[Speculation]) -> list[str]:
 
 
 def _keeping(
-    settings: RunSettings, backend: Backend, plans: Iterable[Plan], arms: Sequence[Speculation]
+    settings: RunSettings,
+    backend: Backend,
+    plans: Mapping[str, Plan],  # of proposers
+    arms: Sequence[Speculation],
 ) -> tuple[Keeping, Cards]:
     supported, num_each = backend.capabilities(), settings.serving.tensor_parallel_size
-    if supported.shares_process or settings.servers:
+    if settings.servers:
         return Keeping(SIDE_BY_SIDE), Cards()
+    if supported.shares_process:
+        return _keeping_own(settings, plans, by_proposer(arms)), Cards()
     is_gpu = backend.installation.device != "cpu"
     gpus, ids = (gpu_memory(), gpu_ids()) if is_gpu else ([], [])
     memory = Memory(
         max(
-            (each.headline.target_bytes + each.headline.draft_bytes for each in plans), default=None
+            (each.headline.target_bytes + each.headline.draft_bytes for each in plans.values()),
+            default=None,
         ),
         available_memory(),
         is_gpu,
@@ -317,9 +326,27 @@ def _keeping(
     )
     extra = settings.serving.extra
     num_cards = max(min(len(ids) // num_each, len(by_proposer(arms))), 1)
-    keeping = plan_keeping(settings.keep_engines, supported.sleep, memory, extra, num_cards)
+    keeping = plan_keeping(
+        settings.keep_engines, supported.sleep, memory, extra, num_cards, 1 + len(arms)
+    )
     most = keeping.most if keeping.how == ASLEEP else None
     return keeping, deal_cards(arms, ids, num_each, most)
+
+
+def _keeping_own(
+    settings: RunSettings, plans: Mapping[str, Plan], proposers: Mapping[str, list[Speculation]]
+) -> Keeping:
+    """A process for each proposer, and one for off."""
+    if not plans or plans.keys() != proposers.keys():
+        return Keeping(SIDE_BY_SIDE)  # their files cannot be read here
+    dtype, kv_tokens = settings.serving.dtype, settings.kv_tokens
+    first = next(iter(plans.values()))
+    sizes = [own_engine_bytes(first, dtype, None, kv_tokens)]
+    for name, plan in plans.items():
+        sizes.append(own_engine_bytes(plan, dtype, proposers[name][0].quantization, kv_tokens))
+    free = available_memory()
+    most = most_together(sizes, free)
+    return Keeping(SIDE_BY_SIDE, most, memory=memory_words(sizes, free, most))
 
 
 def _space(settings: RunSettings, supported: Capabilities) -> Space:

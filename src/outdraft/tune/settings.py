@@ -32,6 +32,7 @@ _STARTING = (
     "keep_engines",
 )  # fmt: skip
 _OPEN_SLOTS = 16  # for requests that come by the clock
+_CHARACTERS = 3  # of a prompt to a token, at least
 # Keys and values in journals and results.json that the command line has other names for
 _EARLIER_KEYS = {"engine": "backend", "rule": "acceptance"}
 _EARLIER_ENGINES = {"outdraft": "embedded"}
@@ -132,6 +133,13 @@ class RunSettings:
             serving=replace(self.serving, max_num_seqs=needed),
             options={**self.options, "max_num_seqs": needed},
         )
+
+    @property
+    def kv_tokens(self) -> int:
+        """Of all texts that are written at a time, with their prompts, at most; roughly."""
+        at_a_time = max(each.concurrency or _OPEN_SLOTS for each in self.loads)
+        longest = max(len(each.text) for each in self.prompts) // _CHARACTERS
+        return at_a_time * (longest + 2 * self.max_tokens)  # lengths of answers are spread
 
     @property
     def measuring_options(self) -> dict[str, Any]:
