@@ -114,6 +114,52 @@ def test_manifests_are_complete() -> None:
     assert {volume["name"] for volume in pod["volumes"]} == mounted
 
 
+def test_a_token_comes_from_a_secret_and_never_stands_in_a_form(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    for hosts in (1, 2):
+        config = made("vllm", Speculation("ngram"), Serving("org/gated"), hosts)
+        assert all("hf_secret" not in write_form(config, form) for form in FORMS)
+        manifest = container_of(write_form(config, "k8s"), "k8s")
+        [token] = [each for each in manifest["env"] if each["name"] == "HF_TOKEN"]
+        secret = {"name": "hub-token", "key": "HF_TOKEN", "optional": True}
+        assert token == {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": secret}}
+        service = container_of(write_form(config, "compose"), "compose")
+        assert service["env_file"] == [{"path": "hub.env", "required": False}]
+        assert "HF_TOKEN" not in service["environment"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "target"), [("vllm", "/models/target"), ("llamacpp", "/models/target.gguf")]
+)
+def test_models_that_are_here_need_no_token(engine: str, target: str) -> None:
+    config = made(engine, Speculation("ngram"), Serving(target))
+    assert "HF_TOKEN" not in write_form(config, "k8s")
+    assert "env_file" not in container_of(write_form(config, "compose"), "compose")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_is_probed_and_gets_its_gpus(engine: str) -> None:
+    target = "/models/t.gguf" if engine == "llamacpp" else "org/target"
+    size = 1 if engine == "outdraft" else 2
+    config = made(engine, Speculation("ngram"), Serving(target, tensor_parallel_size=size))
+    pod = container_of(write_form(config, "k8s"), "k8s")
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert pod[probe]["httpGet"] == {"path": "/health", "port": 8000}
+    waits = pod["startupProbe"]
+    assert waits["periodSeconds"] * waits["failureThreshold"] >= 1800, "large models load for long"
+    service = container_of(write_form(config, "compose"), "compose")
+    assert "/health" in service["healthcheck"]["test"][1]
+    assert service["healthcheck"]["start_period"] == "30m"
+    if engine == "outdraft":  # it runs on the CPU
+        assert ("resources" in pod, "deploy" in service) == (False, False)
+        return
+    assert pod["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    [device] = service["deploy"]["resources"]["reservations"]["devices"]
+    assert (device["count"], device["capabilities"]) == (2, ["gpu"])
+
+
 def test_several_hosts_are_a_stateful_set_whose_first_answers() -> None:
     config = made("vllm", Speculation("ngram"), Serving("org/t", tensor_parallel_size=8), hosts=2)
     text = write_form(config, "k8s")

@@ -39,6 +39,15 @@ def _service(config: EngineConfig) -> YamlMap:
             Comment("what was fetched from the hub stays"),
             f"~/.cache/huggingface:{container.CACHE}",
         ]
+    token: YamlMap = {}
+    if container.may_need_token(config):
+        why = (
+            f"gated models need a token: a line {container.TOKEN}=… in this file, which may be away"
+        )
+        token = {
+            Comment(why): None,
+            "env_file": [{"path": container.TOKEN_FILE, "required": False}],
+        }
     gpus = {"driver": "nvidia", "count": config.gpus, "capabilities": ["gpu"]}
     return {
         Comment(config.container.reason): None,
@@ -52,6 +61,7 @@ def _service(config: EngineConfig) -> YamlMap:
         ],
         Comment("shared memory for the processes of one server"): None,
         "shm_size": f"{container.SHARED_MEMORY_GIB}gb",
+        **token,
         "environment": env,
         "deploy": {"resources": {"reservations": {"devices": [gpus]}}} if config.gpus else {},
         "healthcheck": {

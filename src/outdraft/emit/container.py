@@ -12,6 +12,8 @@ from outdraft.emit.yaml import Comment, TextBlock, YamlMap
 
 FILES = "/etc/outdraft"  # where the configuration's own files are mounted
 CACHE = "/root/.cache/huggingface"
+# A token for gated models is in a file or a secret, never in a form: those are pasted and shared.
+TOKEN, TOKEN_FILE, SECRET = "HF_TOKEN", "hub.env", "hub-token"
 SHARED_MEMORY_GIB = 16  # NCCL and the engines' processes speak through it
 
 
@@ -24,6 +26,12 @@ def in_container(config: EngineConfig) -> EngineConfig:
     if config.container.fetches_models and config.local_models == config.models:
         env["HF_HUB_OFFLINE"] = "1"
     return replace(config.with_values({"--host": "0.0.0.0", **values}), env=env)
+
+
+def may_need_token(config: EngineConfig) -> bool:
+    """Whether models come from the hub, of which some are given to known users only. `config` as it
+    is in a container."""
+    return config.container.fetches_models and "HF_HUB_OFFLINE" not in config.env
 
 
 def mounts(config: EngineConfig) -> Iterator[str]:

@@ -75,7 +75,10 @@ def _workload(config: EngineConfig, name: str) -> YamlMap:
             **container.command(
                 config, "command", "args", rank=_RANK, head=f"{name}-0.{name}-peers"
             ),
-            "env": [{"name": key, "value": value} for key, value in config.env.items()],
+            "env": [
+                *({"name": key, "value": value} for key, value in config.env.items()),
+                *(_token() if container.may_need_token(config) else ()),
+            ],
             "ports": [{"containerPort": config.port}],
             "resources": {"limits": {"nvidia.com/gpu": str(config.gpus)}} if config.gpus else {},
             **_probes(config),
@@ -95,6 +98,18 @@ def _workload(config: EngineConfig, name: str) -> YamlMap:
         "template": {"metadata": {"labels": labels}, "spec": pod},
     }
     return _manifest(kind, name, "apps/v1", spec=spec)
+
+
+def _token() -> list[Any]:
+    make = (
+        f"kubectl create secret generic {container.SECRET} --from-env-file={container.TOKEN_FILE}"
+    )
+    secret = {"name": container.SECRET, "key": container.TOKEN, "optional": True}
+    return [
+        Comment(f"gated models need a token: {make}"),
+        Comment(f"({container.TOKEN_FILE} has a line {container.TOKEN}=…); others do without"),
+        {"name": container.TOKEN, "valueFrom": {"secretKeyRef": secret}},
+    ]
 
 
 def _probes(config: EngineConfig) -> YamlMap:
