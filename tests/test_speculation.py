@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from outdraft.errors import OptionError
-from outdraft.speculation import MAX_K, OFF, Speculation
+from outdraft.speculation import MAX_K, OFF, OWN_METHODS, Speculation, check_own_method
 
 
 def refusal(**settings: Any) -> str:
@@ -27,6 +27,7 @@ def refusal(**settings: Any) -> str:
         ({"rule": "exact"}, ["'exact'", "coupled", "rejection", "typical"]),
         ({"quantization": "fp4"}, ["'fp4'", "none", "int8", "int4"]),
         ({"method": "draft_model"}, ["needs a draft", "--draft"]),
+        ({"method": "medusa"}, ["needs a draft", "--draft"]),
         ({"k": 0}, ["got 0", "method off"]),
         ({"k": MAX_K + 1}, [str(MAX_K), f"got {MAX_K + 1}"]),
         ({"k": "5"}, ["k must be a whole number", "'5'"]),
@@ -64,6 +65,25 @@ def test_reads_vllm_json() -> None:
 def test_vllms_name_for_a_head() -> None:
     settings = {"method": "eagle3", "model": "some/head", "num_speculative_tokens": 3}
     assert Speculation.from_mapping(settings) == Speculation("eagle", k=3, draft="some/head")
+
+
+@pytest.mark.parametrize("name", ["mtp", "deepseek_mtp", "qwen3_next_mtp"])
+def test_vllms_names_for_layers_of_the_target(name: str) -> None:
+    settings = {"method": name, "num_speculative_tokens": 1}
+    assert Speculation.from_mapping(settings) == Speculation("mtp", k=1)
+
+
+def test_methods_of_others_are_refused_by_our_engine_in_one_line() -> None:
+    for method in OWN_METHODS:
+        check_own_method(method)
+    for method, engine in (("mtp", "vLLM and SGLang"), ("medusa", "vLLM")):
+        with pytest.raises(OptionError) as caught:
+            check_own_method(method)
+        said = str(caught.value)
+        assert said == (
+            f"outdraft's engine has no method '{method}'; valid: off, ngram, suffix, draft_model, "
+            f"eagle; use {engine}, e.g. outdraft tune --engine vllm"
+        )
 
 
 def test_reads_vllm_ngram_json() -> None:

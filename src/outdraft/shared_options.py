@@ -4,7 +4,7 @@ A room that needs another default, help or type takes `dataclasses.replace` of t
 """
 
 from outdraft.options import Option
-from outdraft.speculation import OFF, QUANTIZATIONS, RULES
+from outdraft.speculation import METHODS, OFF, OWN_METHODS, QUANTIZATIONS, RULES
 
 # The model and the engine that serves it
 TARGET = Option("--target", "the target model: a catalog name, a hub id, a folder of safetensors "
@@ -26,6 +26,8 @@ ADMIN_KEY = Option("--admin-key", "of our server's admin endpoint (default: $OUT
                    "else it is off)", metavar="KEY")  # fmt: skip
 
 # Speculation
+METHOD = Option("--method", f"how tokens are proposed: {', '.join(OWN_METHODS)} (default: that of "
+                "the --draft, else off)", choices=METHODS)  # fmt: skip
 DRAFT = Option("--draft", "draft model, named like a target; or folder of a head", metavar="MODEL")
 K = Option("--k", "draft length: tokens proposed in one round at most", default=OFF.k)
 RULE = Option("--rule", f"verification rule: {', '.join(RULES)} (typical is lossy)",

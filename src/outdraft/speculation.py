@@ -8,8 +8,13 @@ from typing import Any
 
 from outdraft.errors import OptionError, unknown_choice
 
-METHODS = ("off", "ngram", "suffix", "draft_model", "eagle")
-WITH_DRAFT = ("draft_model", "eagle")  # methods that need a draft: a model, or a head
+OWN_METHODS = ("off", "ngram", "suffix", "draft_model", "eagle")  # that our engine runs
+ELSEWHERE = {"mtp": "vLLM and SGLang", "medusa": "vLLM"}  # other methods, and who has them
+METHODS = (*OWN_METHODS, *ELSEWHERE)
+LOOKED_UP = ("ngram", "suffix")  # methods that propose without weights
+# Methods that need a draft: a model, or heads. The layers of mtp are in the target's checkpoint;
+# for targets whose layers are published apart it may have a draft.
+WITH_DRAFT = ("draft_model", "eagle", "medusa")
 RULES = ("coupled", "rejection", "typical")
 QUANTIZATIONS = ("none", "int8", "int4")
 MAX_K = 64
@@ -99,8 +104,8 @@ class Speculation:
                 raise OptionError(f"{key} and another name of {name} are both given; keep one")
             if value is not None:
                 values[name] = value
-        if values.get("method") == "eagle3":  # vLLM's name
-            values["method"] = "eagle"
+        if isinstance(values.get("method"), str):
+            values["method"] = our_method(values["method"])
         if "schedule" in values:
             values["schedule"] = _schedule(values["schedule"])
         if "method" not in values and values.get("draft"):
@@ -121,6 +126,22 @@ VLLM_KEYS = {
     "num_speculative_tokens": "k",
     "num_speculative_tokens_per_batch_size": "schedule",
 }
+
+
+def our_method(method: str) -> str:
+    """Of a method as vLLM may call it: eagle3, deepseek_mtp, qwen3_next_mtp, …"""
+    if method == "eagle3":
+        return "eagle"
+    return "mtp" if method.endswith("_mtp") else method
+
+
+def check_own_method(method: str) -> None:
+    """OptionError in one line for a method that only other engines have."""
+    if method in ELSEWHERE:
+        raise OptionError(
+            f"outdraft's engine has no method {method!r}; valid: {', '.join(OWN_METHODS)}; "
+            f"use {ELSEWHERE[method]}, e.g. outdraft tune --engine vllm"
+        )
 
 
 def scheduled_k(schedule: Schedule, num_running: int) -> int | None:

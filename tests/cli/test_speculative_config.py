@@ -47,6 +47,11 @@ class TestJson:
             "draft_model", k=3, draft="some/draft"
         )
 
+    def test_methods_of_others(self) -> None:
+        for words in (("--method", "mtp"), ("--speculative-config", '{"method": "deepseek_mtp"}')):
+            assert "engine has no method 'mtp'" in refused(*words)
+        assert "use vLLM" in refused("--method", "medusa")
+
     @pytest.mark.parametrize(
         ("method", "ours", "draft"),
         [

@@ -69,6 +69,14 @@ def speculations(draft: str, head: str) -> Iterator[Speculation]:
     yield Speculation("eagle", draft=head, k=4, schedule=SCHEDULE)
 
 
+def other_methods(heads: str) -> Iterator[Speculation]:
+    """Those that only some targets have, and our own engine does not run."""
+    for rule in ("coupled", "rejection"):
+        yield Speculation("mtp", k=2, rule=rule)
+    yield Speculation("mtp", k=2, schedule=((1, 4, 2), (5, 64, 1)))
+    yield Speculation("medusa", draft=heads, k=3)
+
+
 def servings(target: str) -> Iterator[tuple[Serving, int]]:
     """With the number of hosts. SmolLM2 has 9 heads: 3 devices can share them."""
     yield Serving(target), 1

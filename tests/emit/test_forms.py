@@ -13,7 +13,7 @@ from outdraft.backends.lookup import ENGINES
 from outdraft.emit import FORMS, EngineConfig, engine_config, write_form
 from outdraft.errors import OptionError
 from outdraft.speculation import Speculation
-from tests.emit.reading import argv_of, container_of, servings, speculations
+from tests.emit.reading import argv_of, container_of, other_methods, servings, speculations
 
 VERSIONS = {"vllm": "0.32.0", "sglang": "0.5.23", "llamacpp": "any", "outdraft": "any"}
 
@@ -29,7 +29,7 @@ def possible() -> list[EngineConfig]:
         if engine == "llamacpp":
             names = ("/models/t.gguf", "/models/d.gguf", "/models/h.gguf")
         for serving, hosts in servings(names[0]):
-            for speculation in speculations(*names[1:]):
+            for speculation in (*speculations(*names[1:]), *other_methods("org/medusa")):
                 try:
                     configs.append(made(engine, speculation, serving, hosts))
                 except OptionError:

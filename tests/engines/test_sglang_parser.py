@@ -14,7 +14,7 @@ from outdraft.backends.sglang.installation import TABLE, detect
 from outdraft.emit import FORMS, engine_config, write_form
 from outdraft.errors import OptionError
 from tests.backends import fake_sglang
-from tests.emit.reading import argv_of, servings, speculations
+from tests.emit.reading import argv_of, other_methods, servings, speculations
 from tests.engines.places import sglang
 
 pytestmark = pytest.mark.engines
@@ -36,7 +36,7 @@ def test_every_form_of_every_speculation_is_accepted() -> None:
     made: list[tuple[list[str], str | None]] = []
     wanted: list[list[int] | None] = []
     for serving, hosts in servings("org/target"):
-        for speculation in speculations("org/draft", "org/head"):
+        for speculation in (*speculations("org/draft", "org/head"), *other_methods("org/heads")):
             try:
                 config = engine_config(
                     "sglang", speculation, serving, version=TABLE.newest, hosts=hosts

@@ -14,8 +14,8 @@ from outdraft.backends.vllm.installation import TABLE, detect
 from outdraft.emit import FORMS, engine_config, write_form
 from outdraft.errors import OptionError
 from outdraft.speculation import Speculation
-from tests.emit.reading import argv_of, servings, speculations
-from tests.engines.heads import write_head
+from tests.emit.reading import argv_of, other_methods, servings, speculations
+from tests.engines.heads import write_head, write_medusa, write_mtp_target
 from tests.engines.places import smollm2_folder, vllm
 
 pytestmark = pytest.mark.engines
@@ -52,6 +52,18 @@ def test_every_form_of_every_speculation_is_accepted(tmp_path: Path) -> None:
     answers = dict(zip(once, complaints(list(once.values())), strict=True))
     refused = {n: answers[json.dumps(a)] for n, a in made.items() if answers[json.dumps(a)]}
     assert refused == {}
+
+
+def test_methods_of_some_targets_are_accepted(tmp_path: Path) -> None:
+    """Layers of the target's own, and Medusa heads: each with a target that has them."""
+    targets = {"mtp": write_mtp_target(tmp_path / "target"), "medusa": smollm2_folder()}
+    heads = write_medusa(tmp_path / "heads", smollm2_folder())
+    made = []
+    for speculation in other_methods(str(heads)):
+        serving = Serving(str(targets[speculation.method]), max_num_seqs=64, max_model_len=2048)
+        config = engine_config("vllm", speculation, serving, version=TABLE.newest)
+        made += [argv_of(write_form(config, form), form) for form in FORMS]
+    assert complaints(made) == [None] * len(made)
 
 
 def test_the_json_form_has_a_file_for_vllms_config_flag(tmp_path: Path) -> None:

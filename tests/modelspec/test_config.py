@@ -14,9 +14,12 @@ from outdraft.errors import (
     CorruptFileError,
     ModelError,
     OutdraftError,
+    PairingError,
     UnsupportedArchitectureError,
 )
-from outdraft.modelspec import HeadSpec, ModelSpec, read_modelspec, read_spec
+from outdraft.modelspec import HeadSpec, MedusaSpec, ModelSpec, read_modelspec, read_spec
+from outdraft.modelspec.head import check_draft_kind, draft_method
+from outdraft.modelspec.mtp import num_mtp_layers
 from outdraft.plan import Model, PlanSettings, parse_gpu, plan_memory
 from outdraft.plan.models import TABLE
 
@@ -58,6 +61,7 @@ DEEPSEEK: dict[str, Any] = {
     "n_shared_experts": 1,
     "num_experts_per_tok": 8,
     "first_k_dense_replace": 3,
+    "num_nextn_predict_layers": 1,
     "q_lora_rank": 1536,
     "kv_lora_rank": 512,
     "qk_nope_head_dim": 128,
@@ -87,6 +91,15 @@ EAGLE3: dict[str, Any] = {
     "architectures": ["LlamaForCausalLMEagle3"],
     "num_hidden_layers": 1,
     "draft_vocab_size": 32_000,
+}
+
+
+MEDUSA: dict[str, Any] = {
+    "model_type": "medusa",
+    "hidden_size": 4096,
+    "vocab_size": 128_256,
+    "num_heads": 5,
+    "num_hidden_layers": 2,
 }
 
 
@@ -235,7 +248,7 @@ def test_a_missing_field_is_named(tmp_path: Path, config: dict[str, Any], key: s
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("config", [LLAMA, OSS, DEEPSEEK, QWEN_MOE, MIXTRAL, EAGLE3])
+@pytest.mark.parametrize("config", [LLAMA, OSS, DEEPSEEK, QWEN_MOE, MIXTRAL, EAGLE3, MEDUSA])
 @pytest.mark.parametrize("value", [0, -1, 10**30, "x", None, [None], {}])
 def test_any_value_is_planned_with_or_refused(
     tmp_path: Path, config: dict[str, Any], value: Any
@@ -245,11 +258,47 @@ def test_any_value_is_planned_with_or_refused(
         path = write(tmp_path, {**config, key: value})
         with suppress(OutdraftError):
             model = Model("odd", "folder", read_spec(path))
-            is_head = isinstance(model.spec, HeadSpec)
+            is_head = isinstance(model.spec, HeadSpec | MedusaSpec)
             target = TABLE["llama-3.1-8b"] if is_head else model
             draft = model if is_head else None
             longest = target.spec.max_context
             plan_memory(target, draft, parse_gpu("h100"), PlanSettings(longest)).to_json()
+
+
+@pytest.mark.parametrize(
+    ("config", "layers"),
+    [
+        (DEEPSEEK, 1),
+        ({"model_type": "qwen3_next", "mtp_num_hidden_layers": 1}, 1),
+        ({"model_type": "qwen3_5", "text_config": {"mtp_num_hidden_layers": 2}}, 2),
+        (LLAMA, 0),
+        ({"num_nextn_predict_layers": 0, "text_config": None}, 0),
+        ({"num_nextn_predict_layers": "one"}, 0),
+        ({"num_nextn_predict_layers": 10**9}, 0),
+    ],
+)
+def test_layers_for_multi_token_prediction(config: dict[str, Any], layers: int) -> None:
+    """Also of families that cannot be planned: engines run them."""
+    assert num_mtp_layers(config) == layers
+
+
+def test_medusa_heads(tmp_path: Path) -> None:
+    spec = read_spec(write(tmp_path, MEDUSA))
+    assert isinstance(spec, MedusaSpec)
+    assert (spec.num_guesses, spec.num_blocks, spec.kv_bytes_per_token()) == (5, 2, 0)
+    assert draft_method(tmp_path) == "medusa"
+    first = {"medusa_num_heads": 3, "medusa_num_layers": 1, "hidden_size": 64, "vocab_size": 9}
+    assert read_spec(write(tmp_path, first)).num_guesses == 3  # type: ignore[union-attr]
+    assert draft_method(tmp_path) == "medusa", "the first checkpoints have no model_type"
+    with pytest.raises(
+        ModelError, match=r"Medusa heads, which this engine does not run; vLLM does"
+    ):
+        read_modelspec(tmp_path)
+    for method, kind in (("eagle", "head"), ("draft_model", "model")):
+        with pytest.raises(
+            PairingError, match=f"set of Medusa heads, not a {kind}; use method med"
+        ):
+            check_draft_kind(method, tmp_path, "x")
 
 
 def test_what_cannot_be(tmp_path: Path) -> None:

@@ -105,14 +105,14 @@ def test_findings_show_the_limit_where_it_matters() -> None:
 
 
 def test_mixes(plan: Plan) -> None:
-    lines = text.mix_table(plan.mixes, has_draft=True).splitlines()
+    lines = text.mix_table(plan).splitlines()
     assert lines[0].split() == [
         "target", "draft", "weights", "left", "KV", "tokens", "with", "draft", "change", "serves"
     ]  # fmt: skip
     assert len(lines) == 17
     assert lines[1].endswith("no")
     bare = plan_memory(plan.target, None, None, PlanSettings(8192))
-    assert text.mix_table(bare.mixes, has_draft=False).splitlines()[1].split() == [
+    assert text.mix_table(bare).splitlines()[1].split() == [
         "bf16", "141.1", "GB"
     ]  # fmt: skip
 

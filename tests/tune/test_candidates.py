@@ -18,6 +18,7 @@ from outdraft.tune.candidates import (
     drafts_by_method,
     enumerate_arms,
     head_devices,
+    mtp_layers,
     pruned_ks,
     spread_ks,
 )
@@ -76,7 +77,14 @@ def test_a_draft_of_the_other_kind_is_named(method: str, said: str) -> None:
 
 def test_each_draft_goes_to_its_method(tmp_path: Path) -> None:
     model, head = (str(make(tmp_path)) for make in (_model, _head))
-    assert drafts_by_method(model, (head, model)) == {"draft_model": (model,), "eagle": (head,)}
+    heads = tmp_path / "medusa"
+    heads.mkdir()
+    (heads / "config.json").write_text('{"model_type": "medusa"}')
+    assert drafts_by_method(model, (head, model, str(heads))) == {
+        "draft_model": (model,),
+        "eagle": (head,),
+        "medusa": (str(heads),),
+    }
 
 
 def test_those_that_ship_unless_others_are_named(tmp_path: Path) -> None:
@@ -84,10 +92,12 @@ def test_those_that_ship_unless_others_are_named(tmp_path: Path) -> None:
     assert shipped == {
         "draft_model": ("smollm2-135m-draft",),
         "eagle": ("smollm2-135m-eagle",),
+        "medusa": (),
     }
     own = str(_model(tmp_path))
-    assert drafts_by_method("smollm2-135m", (own,)) == {"draft_model": (own,), "eagle": ()}
-    assert drafts_by_method(own, ()) == {"draft_model": (), "eagle": ()}
+    none = {"draft_model": (), "eagle": (), "medusa": ()}
+    assert drafts_by_method("smollm2-135m", (own,)) == {**none, "draft_model": (own,)}
+    assert drafts_by_method(own, ()) == none
 
 
 def test_what_is_named_twice_or_not_there(tmp_path: Path) -> None:
@@ -156,6 +166,24 @@ def test_models_that_nobody_knows_are_left_to_the_engine() -> None:
     check = Pruner(Serving(target="someone/something"), "h100")
     assert check.unfit(SMALL) is None
     assert (check.memory(SMALL), check.plan(SMALL)) == (None, None)
+
+
+def test_layers_of_the_target_are_planned_where_it_has_some(tmp_path: Path) -> None:
+    mtp = Speculation("mtp", k=1)
+    served = Serving(target="deepseek-v3", max_model_len=8192)
+    eight, four = (Pruner(served, parse_gpu(each)) for each in ("h200:8", "h200:4"))
+    assert eight.unfit(mtp) is None
+    memory = eight.memory(mtp)
+    assert memory is not None
+    assert memory.draft == pytest.approx(13.3e9, rel=0.01), "the layer, its matrices whole"
+    assert "it does not fit" in (four.unfit(mtp) or "")
+    target = str(_model(tmp_path))
+    assert mtp_layers(target) == 0
+    reason = Pruner(Serving(target=target), None).unfit(mtp)
+    assert (
+        reason == f"{target} has no layers for multi-token prediction: its config.json names none"
+    )
+    assert mtp_layers("smollm2-135m") is None, "a .gguf file has no config.json"
 
 
 def test_the_pair(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -223,6 +224,36 @@ def test_another_engine_tries_few_draft_lengths_and_what_it_has(
     reasons = {each.name: each.reason for each in made.context.pruned}
     assert reasons["suffix"].startswith("SGLang has no method 'suffix'; valid: ")
     assert "only 2, 4, 6, 8 are tried" in reasons["k=3, 5, 7"]
+
+
+def test_a_target_with_layers_of_its_own_has_arms_of_them(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "backend_named", backend_elsewhere)
+    own = tiny_model(tmp_path / "own", "llama")
+    config = json.loads((own / "config.json").read_text())
+    (own / "config.json").write_text(json.dumps({**config, "num_nextn_predict_layers": 1}))
+    words = ("--engine", "vllm", "--k", "1,3")
+
+    def methods(name: str, *more: str) -> list[str]:
+        words_of = ("--target", name, "--category", "chat", *words, *more)
+        settings = RunSettings.from_options(find_command("tune").parse(words_of))
+        return list(dict.fromkeys(arm.method for arm in plan_run(settings).search.arms))
+
+    assert methods(str(own)) == ["ngram", "suffix", "mtp"]
+    assert methods(target) == ["ngram", "suffix"], "a target without them has none"
+    named = plan(target, *words, "--methods", "ngram,mtp,medusa")
+    reasons = {each.name: each.reason for each in named.context.pruned}
+    assert "has no layers for multi-token prediction" in reasons["mtp"]
+    assert reasons["medusa"] == "no draft for it; name one with --draft"
+
+
+def test_our_engine_says_who_has_a_method(target: str) -> None:
+    made = plan(target, "--methods", "ngram,mtp")
+    assert [each.reason for each in made.context.pruned] == [
+        "outdraft has no method 'mtp'; valid: off, ngram, suffix, draft_model, eagle; vLLM and "
+        "SGLang have it"
+    ]
 
 
 def test_a_load_beyond_the_default_of_the_engine_gets_its_slots(target: str) -> None:

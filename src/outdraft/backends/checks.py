@@ -9,6 +9,10 @@ from outdraft.errors import OptionError
 from outdraft.modelspec.head import check_draft_kind, is_packed
 from outdraft.speculation import METHODS, RULES, WITH_DRAFT, Speculation
 
+MTP_NOTE = (
+    "the target's own layers for multi-token prediction propose: its checkpoint must have them "
+    "(num_nextn_predict_layers or mtp_num_hidden_layers in config.json)"
+)
 _HINTS = tomllib.loads(Path(__file__).with_name("hints.toml").read_text(encoding="utf-8"))
 
 

@@ -11,7 +11,7 @@ from outdraft.backends.checks import check_supported
 from outdraft.backends.flags import HOST, json_flag, make_flags, user_flags
 from outdraft.backends.installation import Installation, VersionTable
 from outdraft.errors import BackendError, OptionError
-from outdraft.speculation import METHODS, OFF, QUANTIZATIONS, RULES, Speculation
+from outdraft.speculation import OFF, OWN_METHODS, QUANTIZATIONS, RULES, Speculation
 from outdraft.version import __version__
 
 TABLE = VersionTable("outdraft", __version__, ("outdraft", "serve"), {__version__: ()})
@@ -38,10 +38,10 @@ class Embedded:
 
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            methods=frozenset(METHODS),
+            methods=frozenset(OWN_METHODS),
             rules=frozenset(RULES),
             draft_quantizations=frozenset(QUANTIZATIONS),
-            schedule_methods=frozenset(METHODS[1:]),
+            schedule_methods=frozenset(OWN_METHODS[1:]),
             shares_process=True,
             default_num_seqs=_DEFAULT_SLOTS,
             needs_local_files=True,

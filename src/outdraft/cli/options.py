@@ -5,6 +5,7 @@ from dataclasses import replace
 from outdraft import shared_options as shared
 from outdraft.backends.vllm.old_flags import OLD_FLAGS
 from outdraft.options import Option
+from outdraft.speculation import METHODS
 
 _COLOURS = ("auto", "always", "never")
 
@@ -51,6 +52,8 @@ PLAN_MODEL_OPTIONS = (
             "catalog, a folder, a .gguf file or a hub id; only headers are read", default=None,
             is_required=True),
     shared.DRAFT,
+    replace(shared.METHOD, help=f"{', '.join(METHODS)} (default: that of the --draft, else off); "
+            "mtp counts the target's own layers"),
     Option("--suggest", "list drafts of the table for the target", bool),
     Option("--target-quantization", "bf16, fp8, int8, int4, mxfp4 or files (default: as its files "
            "are, else as published)", metavar="FORMAT"),

@@ -30,7 +30,7 @@ _LOOK = {
     "unused": ("·", " ", "grey35"),
 }
 _LEGEND = {"target": "target", "draft": "draft", "reserve": "reserve", "kv": "KV cache"}
-_BAR_WIDTH = 56
+_BAR_WIDTH, _TITLE_WIDTH = 56, 10
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,6 +65,7 @@ def _plan_from(args: argparse.Namespace) -> Plan:
             is_probabilistic=args.draft_sample_method == "probabilistic",
             kv_cache_bytes=kv_cache_bytes,
         ),
+        method=args.method,
         target_quantization=args.target_quantization,
         draft_quantization=args.draft_quantization,
         suggest=args.suggest,
@@ -86,7 +87,7 @@ def _show(plan: Plan) -> None:
         print("\nrules", *text.finding_lines(plan.rules), sep="\n")
     if plan.pairing is not None:
         print("\npairing", *text.finding_lines(plan.pairing.findings), sep="\n")
-    print("\nevery mix", text.mix_table(plan.mixes, has_draft=plan.draft is not None), sep="\n")
+    print("\nevery mix", text.mix_table(plan), sep="\n")
     if plan.suggestions is not None:
         print("", *text.suggestion_lines(plan.target.name, plan.suggestions), sep="\n")
     notes = [f"note: {note}" for note in plan.notes]
@@ -100,13 +101,14 @@ def _show_bars(plan: Plan) -> None:
     console = Console(highlight=False)
     place = 0 if (console.encoding or "").lower().startswith("utf") else 1
     shown = list(text.bars(plan, _BAR_WIDTH))
+    indent = 1 + max([_TITLE_WIDTH, *(len(bar.title) for bar in shown)])
     for bar in shown:
-        line = Text(f"{bar.title:10} ")
+        line = Text(f"{bar.title:{indent}}")
         for kind, width in bar.widths.items():
             line.append(_LOOK[kind][place] * width, _LOOK[kind][2])
         console.print(line.append(f" {bar.label}"), soft_wrap=True)
     if shown:
-        legend = Text(" " * 11)
+        legend = Text(" " * indent)
         for kind, title in _LEGEND.items():
             if kind != "draft" or plan.draft is not None:
                 legend.append(_LOOK[kind][place], _LOOK[kind][2]).append(f" {title}  ")

@@ -11,7 +11,7 @@ from outdraft.cli.options import OLD_OPTIONS
 from outdraft.engine.options import SPECULATION_OPTIONS
 from outdraft.engine.settings import method_for, speculation_from
 from outdraft.errors import OptionError
-from outdraft.speculation import WITH_DRAFT, Speculation
+from outdraft.speculation import WITH_DRAFT, Speculation, check_own_method, our_method
 
 
 def speculation_in_any_form(args: argparse.Namespace, say: Callable[[str], None]) -> Speculation:
@@ -45,7 +45,10 @@ def _with_draft(settings: dict[str, Any], target: str) -> dict[str, Any]:
     """A draft alone says the method, and the other way round, as among our own options."""
     given = {key: value for key, value in settings.items() if value is not None}
     draft = given.get("model", given.get("draft"))
-    method = "eagle" if given.get("method") == "eagle3" else given.get("method")
+    method = given.get("method")
+    if isinstance(method, str):
+        method = our_method(method)
+        check_own_method(method)
     if method is None and isinstance(draft, str):
         return {**given, "method": method_for(draft)}
     if method in WITH_DRAFT and draft is None:

@@ -24,7 +24,7 @@ from outdraft.errors import OptionError, PairingError
 from outdraft.modelspec import HeadSpec, read_head, read_modelspec
 from outdraft.modelspec.head import check_draft_kind, check_head_fits
 from outdraft.modelspec.vocabulary import vocabulary_difference
-from outdraft.speculation import OFF, WITH_DRAFT, Speculation
+from outdraft.speculation import OFF, WITH_DRAFT, Speculation, check_own_method
 
 _CPU_KV_CACHE_BYTES = 1 << 30
 _GPU_KV_CACHE_SHARE = 0.6  # of what is free before the target is loaded
@@ -61,6 +61,7 @@ def load_engine(
     ):
         if value is not None and value < 1:
             raise OptionError(f"{name} must be at least 1, got {value}")
+    check_own_method(speculation.method)
     where = resolve_device(device)
     if threads is not None:
         torch.set_num_threads(threads)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from outdraft import shared_options as shared
 from outdraft.errors import OptionError
 from outdraft.options import Option
-from outdraft.speculation import METHODS, OFF, QUANTIZATIONS, RULES
+from outdraft.speculation import OFF, QUANTIZATIONS, RULES
 
 ENGINE_OPTIONS = (
     shared.TARGET,
@@ -26,8 +26,7 @@ BATCH_OPTIONS = (
 )  # fmt: skip
 
 SPECULATION_OPTIONS = (
-    Option("--method", f"how tokens are proposed: {', '.join(METHODS)} (default: that of the "
-           "--draft, else off)", choices=METHODS),
+    shared.METHOD,
     replace(shared.DRAFT, help=f"{shared.DRAFT.help} (default: the one that ships for the target)"),
     shared.K,
     replace(shared.RULE, choices=RULES),

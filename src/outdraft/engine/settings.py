@@ -9,7 +9,7 @@ from outdraft.engine.sequence import SamplingParams
 from outdraft.errors import CatalogError, OptionError
 from outdraft.modelspec.head import draft_method, is_head
 from outdraft.options import make_settings
-from outdraft.speculation import WITH_DRAFT, Speculation
+from outdraft.speculation import WITH_DRAFT, Speculation, check_own_method
 
 
 def engine_settings(args: argparse.Namespace) -> dict[str, Any]:
@@ -24,7 +24,8 @@ def speculation_from(args: argparse.Namespace) -> Speculation:
     method, draft = args.method, args.draft
     if method is None:
         method = "off" if draft is None else method_for(draft)
-    elif draft is None and method in WITH_DRAFT:
+    check_own_method(method)
+    if draft is None and method in WITH_DRAFT:
         draft = shipped_draft(args.target, method)
     return make_settings(
         Speculation, args, method=method, draft=draft, quantization=args.draft_quantization

@@ -8,6 +8,8 @@ engine runs and refuse the rest.
 """
 
 from outdraft.modelspec.head import HeadSpec
+from outdraft.modelspec.medusa import MedusaSpec
+from outdraft.modelspec.mtp import MtpSpec
 from outdraft.modelspec.read import AnySpec, check_runnable, read_head, read_modelspec, read_spec
 from outdraft.modelspec.rope import inverse_frequencies
 from outdraft.modelspec.spec import ModelSpec, RopeScaling
@@ -16,7 +18,9 @@ from outdraft.modelspec.tensors import weight_files
 __all__ = [
     "AnySpec",
     "HeadSpec",
+    "MedusaSpec",
     "ModelSpec",
+    "MtpSpec",
     "RopeScaling",
     "check_runnable",
     "inverse_frequencies",

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from outdraft.modelspec.mtp import num_mtp_layers
 from outdraft.modelspec.rope import read_rope
 from outdraft.modelspec.spec import (
     MAX_LAYERS,
@@ -70,6 +71,7 @@ def model_from_config(
         has_sinks=family == "gpt_oss",
         experts=_experts(family, config),
         latent=_latent(config) if family == "deepseek_v3" else None,
+        mtp_layers=num_mtp_layers(config),
         rope_layers=_rope_layers(family, config),
         quantization=str(method) if packed else None,
         # generation_config.json wins, as it does in transformers: an instruct

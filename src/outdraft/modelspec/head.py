@@ -14,6 +14,7 @@ from typing import Any
 
 from outdraft.errors import CorruptFileError, PairingError, UnsupportedArchitectureError
 from outdraft.modelspec.config import decoder_fields, layer_config
+from outdraft.modelspec.medusa import is_medusa
 from outdraft.modelspec.packed import packed_type, plain_name, plain_shape
 from outdraft.modelspec.rope import rope_config
 from outdraft.modelspec.spec import DecoderSpec, ModelSpec, check_count
@@ -25,6 +26,7 @@ EMBEDDING = "embed_tokens.weight"
 LM_HEAD = "lm_head.weight"
 COLUMNS = "lm_head.columns"
 _LAYER_FAMILIES = ("llama", "qwen2", "qwen3", "mistral")
+_KINDS = {"draft_model": "model", "eagle": "head", "medusa": "set of Medusa heads"}  # of a method
 _LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
 
 
@@ -118,16 +120,19 @@ def draft_method(path: Path) -> str | None:
     nor a model."""
     if is_head(path):
         return "eagle"
+    config = path / "config.json"
+    if config.is_file() and is_medusa(read_json(config)):
+        return "medusa"
     is_model = (path / "config.json").is_file() or (path.suffix == ".gguf" and path.is_file())
     return "draft_model" if is_model else None
 
 
 def check_draft_kind(method: str, path: Path, name: str) -> None:
-    """Raises PairingError for a head as draft_model and for a model as eagle."""
+    """Raises PairingError for a head as draft_model, for a model as eagle, and so on."""
     fitting = draft_method(path)
-    if fitting in (None, method):
+    if fitting is None or fitting == method or method not in _KINDS:
         return
-    is_one, is_none = ("head", "model") if fitting == "eagle" else ("model", "head")
+    is_one, is_none = _KINDS[fitting], _KINDS[method]
     raise PairingError(f"draft {name} is a {is_one}, not a {is_none}; use method {fitting}")
 
 

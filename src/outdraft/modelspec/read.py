@@ -7,6 +7,7 @@ from outdraft.errors import CorruptFileError, ModelError, UnsupportedArchitectur
 from outdraft.modelspec.config import model_from_config
 from outdraft.modelspec.gguf_spec import read_gguf
 from outdraft.modelspec.head import NUM_TAPS, HeadSpec, check_tensors, head_from_config, head_kind
+from outdraft.modelspec.medusa import MedusaSpec, is_medusa, medusa_from_config
 from outdraft.modelspec.spec import RUNNABLE_FAMILIES, ModelSpec
 from outdraft.modelspec.tensors import (
     INDEX,
@@ -18,7 +19,7 @@ from outdraft.modelspec.tensors import (
 )
 from outdraft.whole_file import read_json
 
-AnySpec = ModelSpec | HeadSpec
+AnySpec = ModelSpec | HeadSpec | MedusaSpec
 
 
 def read_spec(path: Path, *, with_weights: bool = True) -> AnySpec:
@@ -36,6 +37,8 @@ def read_spec(path: Path, *, with_weights: bool = True) -> AnySpec:
     with damaged_values(source):
         if head_kind(config) is not None or config.get("speculators_model_type"):
             return head_from_config(config, entries, source)
+        if is_medusa(config):
+            return medusa_from_config(config, entries)
         generation = path / "generation_config.json"
         defaults = read_json(generation) if generation.is_file() else {}
         return model_from_config(config, defaults, entries, source)
@@ -48,6 +51,7 @@ def read_modelspec(path: Path) -> ModelSpec:
     if isinstance(spec, HeadSpec):
         raise ModelError(f"{path} is a draft head, not a model; use it with method eagle")
     check_runnable(spec, path)
+    assert isinstance(spec, ModelSpec)
     if path.is_dir():
         weight_files(path)  # raises where there are none
     return spec
@@ -72,6 +76,8 @@ def read_head(folder: Path) -> HeadSpec:
 def check_runnable(spec: AnySpec, path: Path) -> None:
     """Raises a ModelError that names the first thing the engine does not compute."""
     source = path / "config.json" if path.is_dir() else path
+    if isinstance(spec, MedusaSpec):
+        raise ModelError(f"{source} is of Medusa heads, which this engine does not run; vLLM does")
     if isinstance(spec, HeadSpec):
         _check_head(spec, source)
     elif spec.family not in RUNNABLE_FAMILIES or spec.experts is not None:

@@ -146,6 +146,7 @@ class ModelSpec(DecoderSpec):
     has_sinks: bool = False  # one learned attention value per head
     experts: Experts | None = None
     latent: Latent | None = None
+    mtp_layers: int = 0  # for multi-token prediction, which the files hold beside the model
     rope_layers: tuple[bool, ...] = ()  # per layer: are positions rotated in (SmolLM3 skips some)
     quantization: str | None = None  # of a folder whose weights are packed: who packed them
     eos_ids: tuple[int, ...] = ()

@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import ceil, log2
 
 from outdraft.errors import OptionError
+from outdraft.modelspec import MtpSpec
 from outdraft.plan.budget import Deployment, Mix, Room
 from outdraft.plan.sizes import QUANTIZATIONS
 
@@ -30,7 +31,7 @@ def helpful_changes(deployment: Deployment, mix: Mix) -> Iterator[str]:
         yield "--kv-dtype fp8 halves the KV cache, and fits"
     yield from _other_weights(deployment, mix)
     if mix.with_draft is not None and mix.without is not None and mix.without.serves:
-        yield "without the draft it fits"
+        yield f"without {'speculation' if deployment.draft is None else 'the draft'} it fits"
     yield from _more_devices(deployment, mix)
 
 
@@ -64,11 +65,12 @@ def _smaller_reserve(deployment: Deployment, mix: Mix) -> Iterator[str]:
 
 def _other_weights(deployment: Deployment, mix: Mix) -> Iterator[str]:
     ours, theirs = mix.target_quantization, mix.draft_quantization
+    is_part = deployment.draft is not None and isinstance(deployment.draft.spec, MtpSpec)
     for each in QUANTIZATIONS:
-        if deployment.mix(each, theirs).serves:
+        if deployment.mix(each, each if is_part else theirs).serves:
             yield f"--target-quantization {each} fits"
             break
-    for each in QUANTIZATIONS if theirs is not None else ():
+    for each in QUANTIZATIONS if theirs is not None and not is_part else ():
         if deployment.mix(ours, each).serves:
             yield f"--draft-quantization {each} fits"
             break

@@ -64,7 +64,8 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """One quantization of the target with one of the draft."""
+    """One quantization of the target with one of the draft. A method that looks tokens up has no
+    draft, but verifies as many tokens: it has a room of its own too."""
 
     target_quantization: str
     draft_quantization: str | None
@@ -98,6 +99,7 @@ class Deployment:
     draft: Model | None
     devices: Devices | None  # None: no memory is given
     settings: PlanSettings
+    looks_up: bool = False  # tokens are proposed without a draft
 
     @property
     def ranks(self) -> int:
@@ -131,16 +133,21 @@ class Deployment:
             without = self.room(target_quantization, None)
             if self.draft is not None:
                 with_draft = self.room(target_quantization, draft_quantization)
+            elif self.looks_up:
+                with_draft = self.room(target_quantization, None, k=self.settings.k)
         quantizations = target_quantization, draft_quantization
         return Mix(*quantizations, target_bytes, draft_bytes, left_bytes, without, with_draft)
 
-    def room(self, target_quantization: str, draft_quantization: str | None = None) -> Room:
+    def room(
+        self, target_quantization: str, draft_quantization: str | None = None, *, k: int = 0
+    ) -> Room:
         """Memory of the fullest device; without a quantization of the draft, without the draft.
+        `k`: tokens that are verified beside the next one, where no draft says it.
 
         All devices have the same number of KV blocks, so a draft on one device alone limits them
         all.
         """
-        settings, ranks, k = self.settings, self.ranks, 0
+        settings, ranks = self.settings, self.ranks
         models: list[tuple[AnySpec, int]] = [(self.target.spec, ranks)]
         parts = {"target_weights": self.target.weight_bytes(target_quantization, ranks)}
         if self.draft is not None and draft_quantization is not None:

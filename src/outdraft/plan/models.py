@@ -3,8 +3,10 @@
 The names are those of the catalog (nothing big is fetched), and before a hub id those of the table
 of published models, with which a plan works offline. The table, `published.json`, has the fields of
 config.json that decide sizes, and beside them hub id, tokenizer and, where it is not bf16, the
-quantization of the published weights. DeepSeek-V3 is without its layer for multi-token prediction,
-which its 671 billion parameters do not count either.
+quantization of the published weights.
+
+Layers for multi-token prediction are no part of a target: DeepSeek-V3's 671 billion parameters do
+not count its one either. `mtp_draft` makes them a draft of their own.
 """
 
 import re
@@ -14,8 +16,9 @@ from pathlib import Path
 
 from outdraft.catalog import ModelFiles, header_files, hub, local_files
 from outdraft.errors import CatalogError, OptionError, unknown_choice
-from outdraft.modelspec import AnySpec, HeadSpec, read_spec
+from outdraft.modelspec import AnySpec, ModelSpec, read_spec
 from outdraft.modelspec.config import model_from_config
+from outdraft.modelspec.mtp import mtp_spec
 from outdraft.modelspec.tensors import INDEX, SINGLE
 from outdraft.plan.sizes import SCHEMES, num_parameters, total_bytes
 from outdraft.whole_file import read_json
@@ -92,10 +95,42 @@ def find_model(name: str) -> Model:
         return replace(published, name=name, notes=(note,))
 
 
+def mtp_draft(target: Model) -> Model:
+    """The target's own layers for multi-token prediction, less the copies of its embedding and
+    output that files may hold beside them: engines use the target's."""
+    if not isinstance(target.spec, ModelSpec) or not target.spec.mtp_layers:
+        raise OptionError(
+            f"{target.name} has no layers for multi-token prediction (its config.json names none); "
+            "choose another method"
+        )
+    layers = mtp_spec(target.spec)
+    share = total_bytes(layers, "bf16") / total_bytes(target.spec, "bf16")
+    return Model(
+        f"{target.name}'s MTP layer{'s' * (layers.num_layers > 1)}",
+        target.source,
+        layers,
+        file_bytes=None if target.file_bytes is None else round(target.file_bytes * share),
+        tokenizer=target.tokenizer,
+        published_quantization=target.published_quantization,
+    )
+
+
+def _stored_mtp_parameters(spec: AnySpec) -> int:
+    """Of layers for multi-token prediction in the files, copies of embedding and output included;
+    0 without such layers."""
+    if not isinstance(spec, ModelSpec) or not spec.mtp_layers:
+        return 0
+    copies = 2 * spec.vocab_size * spec.hidden_size if spec.family == "deepseek_v3" else 0
+    return num_parameters(mtp_spec(spec)) + spec.mtp_layers * copies
+
+
 def _read_model(files: ModelFiles, published: Model | None) -> Model:
     is_hub, is_folder = files.source == "hub", files.kind == "folder"
     spec = read_spec(files.path, with_weights=not is_hub)
     size = _hub_bytes(files) if is_hub and is_folder else spec.parameter_bytes
+    if size and (beside := _stored_mtp_parameters(spec)):
+        own = num_parameters(spec)
+        size = round(size * own / (own + beside))
     return Model(
         name=files.name,
         source=files.kind if files.source == "local" else files.source,
@@ -120,8 +155,8 @@ def _hub_bytes(files: ModelFiles) -> int | None:
 
 def _notes(spec: AnySpec) -> tuple[str, ...]:
     """The files are counted too, which shows when a formula misses something."""
-    held, expected = spec.num_parameters, num_parameters(spec)
-    if isinstance(spec, HeadSpec) or spec.quantization is not None or not held:
+    held, expected = spec.num_parameters, num_parameters(spec) + _stored_mtp_parameters(spec)
+    if not isinstance(spec, ModelSpec) or spec.quantization is not None or not held:
         return ()
     note = f"the files hold {held:,} values where this architecture has {expected:,}"
     return (note,) if abs(held - expected) > 0.001 * expected else ()

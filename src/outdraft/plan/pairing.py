@@ -6,8 +6,9 @@ What no engine could run is a PairingError; everything else is a finding.
 from collections.abc import Iterator
 
 from outdraft.errors import PairingError
-from outdraft.modelspec import HeadSpec, ModelSpec
+from outdraft.modelspec import HeadSpec, MedusaSpec, ModelSpec, MtpSpec
 from outdraft.modelspec.head import check_head_fits
+from outdraft.modelspec.medusa import check_medusa_fits
 from outdraft.modelspec.vocabulary import Vocabulary, read_vocabulary, vocabulary_difference
 from outdraft.plan.findings import OK, UNKNOWN, WARN, Check, Pairing, make_check, size_ratio_check
 from outdraft.plan.models import Model
@@ -18,7 +19,7 @@ MAX_PADDING = 128
 
 
 def target_spec(target: Model) -> ModelSpec:
-    if isinstance(target.spec, HeadSpec):
+    if not isinstance(target.spec, ModelSpec):
         raise PairingError(
             f"{target.name} is a draft head, not a target; give it with --draft and the model it "
             "was trained for with --target"
@@ -33,6 +34,13 @@ def pair(target: Model, draft: Model, max_model_len: int) -> Pairing:
     if isinstance(draft.spec, HeadSpec):
         check_head_fits(draft.spec, spec, name=draft.name, target_name=target.name)
         return Pairing(None, None, True, (*_head_findings(spec, draft.spec), context))
+    if isinstance(draft.spec, MedusaSpec):
+        check_medusa_fits(draft.spec, spec, name=draft.name, target_name=target.name)
+        guesses = f"{draft.spec.num_guesses} tokens in a round at most"
+        return Pairing(None, None, True, (Check("heads", guesses, "at least k", OK),))
+    if isinstance(draft.spec, MtpSpec):
+        layers = f"{draft.spec.num_layers} in the target's own checkpoint"
+        return Pairing(None, True, True, (Check("mtp_layers", layers, "at least 1", OK),))
     same_tokenizer, vocabulary = _vocabulary_findings(target, draft)
     ratio = active_parameters(spec) / active_parameters(draft.spec)
     families = spec.family, draft.spec.family

@@ -4,7 +4,7 @@ Fitted to logs of vLLM on 80 GB cards: 8 billion parameters at 8192 batched toke
 activations and 0.5 GB of CUDA graphs.
 """
 
-from outdraft.modelspec import AnySpec, HeadSpec
+from outdraft.modelspec import AnySpec, HeadSpec, ModelSpec
 
 # The driver's context, kernels, allocator slack; and what nvidia-smi shows but no program gets:
 # 0.4 GB of an RTX 4090, 0.6 GB of an H200.
@@ -33,7 +33,7 @@ ASSUMPTIONS = (
 
 def activation_bytes(model: AnySpec, *, num_tokens: int, num_rows: int, ranks: int = 1) -> int:
     """Bytes on one device: the widest layer at `num_tokens`, and the logits of `num_rows`."""
-    experts = None if isinstance(model, HeadSpec) else model.experts
+    experts = model.experts if isinstance(model, ModelSpec) else None
     if experts is None:
         width = 3 * model.intermediate_size // ranks
     else:

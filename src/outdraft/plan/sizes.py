@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from outdraft.errors import OptionError, unknown_choice
-from outdraft.modelspec import AnySpec, HeadSpec, ModelSpec
+from outdraft.modelspec import AnySpec, HeadSpec, MedusaSpec, ModelSpec, MtpSpec
 from outdraft.modelspec.spec import DecoderSpec, Experts, Latent
 
 PARTS = ("embedding", "head", "attention", "mlp", "experts", "router", "norms")
@@ -63,13 +63,26 @@ QUANTIZATIONS = ("bf16", "fp8", "int8", "int4")  # every mix of these is compute
 
 def weights(model: AnySpec) -> Iterator[Weight]:
     """Every weight of a model or head, the shared ones once."""
+    hidden, layers = model.hidden_size, model.num_layers
     if isinstance(model, HeadSpec):
         yield from _head_weights(model)
-        return
+    elif isinstance(model, MedusaSpec):
+        yield from _medusa_weights(model)
+    elif isinstance(model, MtpSpec):
+        yield from _layers(model)
+        yield Weight("attention", hidden, 2 * hidden, layers, split="whole", is_quantized=False)
+        yield _norm(hidden, 5 * layers)  # of both inputs and of the output too
+    else:
+        yield Weight("embedding", model.vocab_size, hidden, is_quantized=False)
+        if not model.tie_embeddings:
+            yield Weight("head", model.vocab_size, hidden, is_quantized=False)
+        yield from _layers(model)
+        yield _norm(hidden, 2 * layers + 1)
+
+
+def _layers(model: ModelSpec) -> Iterator[Weight]:
+    """Without the norms before attention and MLP."""
     hidden, layers = model.hidden_size, model.num_layers
-    yield Weight("embedding", model.vocab_size, hidden, is_quantized=False)
-    if not model.tie_embeddings:
-        yield Weight("head", model.vocab_size, hidden, is_quantized=False)
     if model.latent is None:
         yield from _attention(model)
         if model.has_sinks:
@@ -80,7 +93,6 @@ def weights(model: AnySpec) -> Iterator[Weight]:
     yield from _mlp("mlp", hidden, model.intermediate_size, dense, has_bias=model.mlp_bias)
     if model.experts is not None:
         yield from _experts(model, model.experts)
-    yield _norm(hidden, 2 * layers + 1)
 
 
 def _vector(part: str, size: int, count: int, split: Split = "ranks") -> Weight:
@@ -160,6 +172,15 @@ def _head_weights(head: HeadSpec) -> Iterator[Weight]:
     yield _norm(hidden, 3 * layers + 1 if is_eagle3 else 2 * layers - 1)
 
 
+def _medusa_weights(heads: MedusaSpec) -> Iterator[Weight]:
+    hidden, blocks = heads.hidden_size, heads.num_guesses * heads.num_blocks
+    yield Weight("mlp", hidden, hidden, blocks, split="whole")
+    if heads.has_bias:
+        yield _vector("mlp", hidden, blocks, split="whole")
+    outputs = 1 if heads.shares_output else heads.num_guesses
+    yield Weight("head", heads.vocab_size, hidden, outputs, is_quantized=False)
+
+
 def parameters_by_part(model: AnySpec) -> dict[str, int]:
     sums: Counter[str] = Counter()
     for weight in weights(model):
@@ -173,7 +194,7 @@ def num_parameters(model: AnySpec) -> int:
 
 def active_parameters(model: AnySpec) -> int:
     """Parameters that one token passes: all but those of experts it is not sent to."""
-    if isinstance(model, HeadSpec) or model.experts is None:
+    if not isinstance(model, ModelSpec) or model.experts is None:
         return num_parameters(model)
     idle = model.experts.count - model.experts.per_token
     routed = parameters_by_part(model)["experts"]
@@ -212,6 +233,8 @@ def kv_bytes_of_sequence(
 
 def check_ranks(model: AnySpec, ranks: int, name: str) -> None:
     """Refuse what engines refuse: they divide whole attention heads."""
+    if isinstance(model, MedusaSpec):
+        return  # it has none
     heads, kv = model.num_heads, model.num_kv_heads
     fitting = [n for n in range(1, heads + 1) if heads % n == 0 and (kv % n == 0 or n % kv == 0)]
     if ranks not in fitting:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from outdraft.plan.budget import BLOCK_TOKENS, Mix, Room
+from outdraft.plan.budget import BLOCK_TOKENS, Room
 from outdraft.plan.devices import GPUS
 from outdraft.plan.findings import OK, Check
 from outdraft.plan.models import Model
@@ -77,7 +77,7 @@ def _billions(count: int) -> str:
 def room_table(plan: Plan) -> str:
     """By part on one device, and what the KV cache can hold."""
     rooms = [room for room in (plan.headline.without, plan.headline.with_draft) if room is not None]
-    titles = ("without", "with draft", "change") if len(rooms) == 2 else ("target alone",)
+    titles = ("without", _title(plan), "change") if len(rooms) == 2 else ("target alone",)
     each = "per device" if plan.devices is not None and plan.devices.count > 1 else "memory"
     rows: list[Sequence[str]] = [(each, *titles)]
     is_whole = plan.settings.kv_cache_bytes is None
@@ -97,6 +97,11 @@ def room_table(plan: Plan) -> str:
     return align_columns(rows)
 
 
+def _title(plan: Plan) -> str:
+    """Of what is beside the target alone."""
+    return f"with {plan.method}" if plan.draft is None else "with draft"
+
+
 def _row(title: str, values: list[int]) -> list[str]:
     row = [title, *(size_text(value) if value else "–" for value in values)]
     if len(values) == 2:
@@ -109,7 +114,7 @@ def bars(plan: Plan, width: int) -> Iterator[Bar]:
     """The fullest device as a bar, without speculation and with it."""
     if plan.devices is None or plan.settings.kv_cache_bytes is not None:
         return
-    rooms = {"without": plan.headline.without, "with draft": plan.headline.with_draft}
+    rooms = {"without": plan.headline.without, _title(plan): plan.headline.with_draft}
     for title, room in rooms.items():
         if room is not None:
             label = f"{room.kv_tokens:,} KV tokens" if room.kv_tokens else "does not fit"
@@ -181,12 +186,14 @@ def finding_lines(findings: Sequence[Check]) -> Iterator[str]:
             yield f"          {each.advice}"
 
 
-def mix_table(mixes: Sequence[Mix], *, has_draft: bool) -> str:
+def mix_table(plan: Plan) -> str:
     """Weights on all devices; what is left before any reserve; KV tokens without and with."""
+    mixes, has_draft = plan.mixes, plan.draft is not None
     has_room = any(mix.left_bytes is not None for mix in mixes)
     title = ["target", *(["draft"] if has_draft else []), "weights"]
     if has_room:
-        title += ["left", "KV tokens", *(["with draft", "change"] if has_draft else []), "serves"]
+        is_on = plan.method != "off"
+        title += ["left", "KV tokens", *([_title(plan), "change"] if is_on else []), "serves"]
     rows: list[Sequence[str]] = [title]
     for mix in mixes:
         row = [mix.target_quantization]

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import PurePath
 from typing import Self
 
-from outdraft.speculation import WITH_DRAFT, Speculation
+from outdraft.speculation import LOOKED_UP, Speculation
 
 # Parts of the search under a load. In AGAIN, off gets requests of the final a second time.
 FINAL, AGAIN, SCHEDULE = "final", "final again", "schedule"
@@ -53,7 +53,7 @@ def name_of(speculation: Speculation, *, has_k: bool = True) -> str:
     if speculation.is_off:
         return "off"
     words = [speculation.method]
-    if speculation.method in WITH_DRAFT and speculation.draft:
+    if speculation.draft and speculation.method not in LOOKED_UP:
         words.append(PurePath(speculation.draft).name)
     if has_k:
         words.append(f"k={speculation.k}")

@@ -7,15 +7,18 @@ from itertools import product
 from statistics import mode
 
 from outdraft.backends.backend import Serving
-from outdraft.catalog import drafts_for, resolve
+from outdraft.catalog import drafts_for, file_beside, resolve
 from outdraft.errors import OptionError, OutdraftError, PairingError
+from outdraft.modelspec import ModelSpec
 from outdraft.modelspec.head import draft_method
+from outdraft.modelspec.mtp import num_mtp_layers
 from outdraft.plan import PlanSettings, find_model, plan_memory
 from outdraft.plan.devices import Devices
 from outdraft.plan.plan import Plan
-from outdraft.speculation import MAX_K, WITH_DRAFT, Speculation
+from outdraft.speculation import LOOKED_UP, MAX_K, WITH_DRAFT, Speculation
 from outdraft.tune.arm import name_of, proposer_name
 from outdraft.tune.results import MemoryResult, Pruned
+from outdraft.whole_file import read_json
 
 _LEAST_SEQUENCES = 1.0  # full-length texts that must fit at once
 
@@ -68,7 +71,7 @@ def enumerate_arms(
 
 def drafts_by_method(target: str, named: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """The drafts that were named, else those that ship for the target."""
-    drafts: dict[str, list[str]] = {"draft_model": [], "eagle": []}
+    drafts: dict[str, list[str]] = {method: [] for method in WITH_DRAFT}
     if len(set(named)) < len(named):
         raise OptionError(f"--draft {mode(named)} is given twice")
     for draft in named or drafts_for(target):
@@ -78,9 +81,20 @@ def drafts_by_method(target: str, named: tuple[str, ...]) -> dict[str, tuple[str
 
 def _no_draft(method: str, drafts: Mapping[str, tuple[str, ...]]) -> str:
     named = [draft for each in drafts.values() for draft in each]
-    kind = "head" if method == "eagle" else "model"
+    kind = "model" if method == "draft_model" else "head"
     lacking = f"no {kind} among the drafts ({', '.join(named)})" if named else "no draft for it"
     return f"{lacking}; name one with --draft"
+
+
+@cache
+def mtp_layers(target: str) -> int | None:
+    """Layers for multi-token prediction in the target's files; None where its config.json cannot be
+    read here."""
+    try:
+        config = file_beside(target, "config.json")
+        return None if config is None else num_mtp_layers(read_json(config))
+    except OutdraftError:
+        return None
 
 
 def head_devices(*, is_supported: bool, target_devices: int) -> tuple[int | None, ...]:
@@ -124,8 +138,13 @@ class Pruner:
 
     def unfit(self, proposer: Speculation) -> str | None:
         """Why the proposer cannot run; None where it can, or where the plan cannot say."""
-        if proposer.method not in WITH_DRAFT:
+        if proposer.method in LOOKED_UP:
             return None
+        if proposer.method == "mtp" and not proposer.draft and mtp_layers(self.serving.target) == 0:
+            return (
+                f"{self.serving.target} has no layers for multi-token prediction: its config.json "
+                "names none"
+            )
         try:
             plan = _plan(self.serving, self.devices, proposer)
         except PairingError as error:
@@ -169,8 +188,9 @@ def _plan(serving: Serving, devices: Devices | None, speculation: Speculation) -
     """None where a model's files cannot be read here: then the engine will say."""
     try:
         target = find_model(serving.target)
-        has_draft = speculation.method in WITH_DRAFT
-        draft = find_model(speculation.draft or "") if has_draft else None
+        draft = None
+        if speculation.method in WITH_DRAFT:
+            draft = find_model(speculation.draft or "")
     except OutdraftError:
         return None
     settings = PlanSettings(
@@ -181,4 +201,14 @@ def _plan(serving: Serving, devices: Devices | None, speculation: Speculation) -
         is_probabilistic=speculation.rule == "rejection",
     )
     quantization = None if speculation.quantization == "none" else speculation.quantization
-    return plan_memory(target, draft, devices, settings, draft_quantization=quantization)
+    is_mtp = speculation.method == "mtp"
+    if is_mtp and not (isinstance(target.spec, ModelSpec) and target.spec.mtp_layers):
+        return None  # they are published apart, or not known here
+    return plan_memory(
+        target,
+        draft,
+        devices,
+        settings,
+        method="mtp" if is_mtp else None,
+        draft_quantization=quantization,
+    )

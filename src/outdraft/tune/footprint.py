@@ -6,7 +6,7 @@ write to, and the process itself. Of another engine on a CPU it is a rule of thu
 
 from collections.abc import Sequence
 
-from outdraft.modelspec import AnySpec, HeadSpec
+from outdraft.modelspec import AnySpec, ModelSpec
 from outdraft.plan import Plan
 from outdraft.plan.sizes import weights
 from outdraft.plan.text import size_text
@@ -35,7 +35,7 @@ def _model_bytes(spec: AnySpec, value_bytes: float, packed_bytes: float, kv_toke
     total: float = spec.kv_bytes_per_token(round(value_bytes)) * kv_tokens
     for each in weights(spec):
         total += each.values * (packed_bytes if each.is_quantized else value_bytes)
-    if not isinstance(spec, HeadSpec) and spec.tie_embeddings:
+    if isinstance(spec, ModelSpec) and spec.tie_embeddings:
         # Rows are looked up in one copy, logits are computed with another, laid out for it.
         total += spec.vocab_size * spec.hidden_size * value_bytes
     return total

@@ -22,6 +22,7 @@ from outdraft.tune.candidates import (
     drafts_by_method,
     enumerate_arms,
     head_devices,
+    mtp_layers,
     pruned_ks,
     spread_ks,
 )
@@ -353,7 +354,9 @@ def _space(settings: RunSettings, supported: Capabilities) -> Space:
     space = settings.space
     drafts = drafts_by_method(settings.serving.target, settings.drafts)
     # A method that was not named is left out without a word where it has no draft.
-    methods = [each for each in METHODS[1:] if each not in WITH_DRAFT or drafts.get(each)]
+    can_draft = {method: bool(drafts.get(method)) for method in WITH_DRAFT}
+    can_draft["mtp"] = bool(mtp_layers(settings.serving.target))
+    methods = [each for each in METHODS[1:] if can_draft.get(each, True)]
     return replace(
         space,
         methods=space.methods or tuple(each for each in methods if each in supported.methods),

@@ -45,6 +45,27 @@ def notes_of(speculation: Speculation, serving: Serving = TARGET) -> str:
     return "\n".join(Sglang(NEWEST).launch(serving, speculation, 1).notes)
 
 
+def test_layers_of_the_target_are_nextn() -> None:
+    flags = flags_of(Speculation("mtp", k=3, rule="rejection"))
+    assert flags["--speculative-algorithm"] == "NEXTN"
+    assert flags["--speculative-num-steps"] == "3"
+    assert flags["--speculative-num-draft-tokens"] == "4"
+    assert flags["--speculative-eagle-topk"] == "1"
+    assert "--speculative-use-rejection-sampling" in flags
+    assert "--speculative-draft-model-path" not in flags, "it is the target"
+    assert "its checkpoint must have them" in notes_of(Speculation("mtp", k=3))
+    apart = flags_of(Speculation("mtp", k=3, draft="org/assistant"))
+    assert apart["--speculative-draft-model-path"] == "org/assistant"
+    by_load = flags_of(Speculation("mtp", k=3, schedule=((1, 8, 3), (9, 64, 0))))
+    assert by_load["--speculative-adaptive-config"] == ADAPTIVE_FILE
+
+
+def test_methods_it_lacks_name_who_has_them() -> None:
+    for method, who in (("medusa", "vLLM has it"), ("suffix", "vLLM and outdraft have it")):
+        with pytest.raises(OptionError, match=f"SGLang has no method '{method}'.*; {who}"):
+            flags_of(Speculation(method, draft="org/heads"))
+
+
 class TestKnownSglang(BackendContract):
     def make_backend(self) -> Backend:
         return Sglang(NEWEST)
@@ -56,7 +77,7 @@ class TestKnownSglang(BackendContract):
 class TestRunningSglang(RunningContract):
     """With a stand-in for the engine; tests/engines has the real one."""
 
-    methods = ("ngram", "draft_model", "eagle")
+    methods = ("ngram", "draft_model", "eagle", "mtp")
 
     @pytest.fixture(autouse=True, scope="class")
     @staticmethod

@@ -72,6 +72,38 @@ def test_methods_become_vllms() -> None:
     )
 
 
+def test_layers_of_the_target_need_no_draft() -> None:
+    speculation = Speculation("mtp", k=2, schedule=((1, 4, 2), (5, 64, 1)))
+    assert config_of(speculation) == {
+        "method": "mtp", "num_speculative_tokens": 2, "draft_sample_method": "greedy",
+        "num_speculative_tokens_per_batch_size": [[1, 4, 2], [5, 64, 1]],
+    }  # fmt: skip
+    assert "its checkpoint must have them" in " ".join(launch(speculation).notes)
+    sampled = config_of(Speculation("mtp", k=1, rule="rejection"))
+    assert sampled["draft_sample_method"] == "probabilistic"
+    apart = config_of(Speculation("mtp", k=1, draft="org/assistant"))
+    assert apart["model"] == "org/assistant", "of targets whose layers are published apart"
+    spread = config_of(Speculation("mtp", k=1), replace(TARGET, tensor_parallel_size=8))
+    assert spread["draft_tensor_parallel_size"] == 8
+
+
+def test_medusa_heads() -> None:
+    config = config_of(Speculation("medusa", k=3, draft="org/heads"))
+    assert (config["method"], config["model"]) == ("medusa", "org/heads")
+    with pytest.raises(OptionError, match="has no rule 'rejection' for medusa; valid: coupled"):
+        launch(Speculation("medusa", draft="org/heads", rule="rejection"))
+    with pytest.raises(OptionError, match="no draft length by load for medusa"):
+        launch(Speculation("medusa", draft="org/heads", schedule=((1, 4, 3),)))
+
+
+def test_suffix_where_its_package_is() -> None:
+    assert "suffix" in Vllm(NEWEST).capabilities().methods
+    without = replace(NEWEST, missing=frozenset({SUFFIX_PACKAGE}))
+    assert "suffix" not in Vllm(without).capabilities().methods
+    with pytest.raises(OptionError, match=r"pip install arctic-inference==0\.1\.1 beside"):
+        launch(Speculation("suffix"), installation=without)
+
+
 def test_what_is_looked_up_has_one_rule() -> None:
     assert "draft_sample_method" not in config_of(Speculation("ngram", rule="rejection"))
 

@@ -46,6 +46,14 @@ def test_a_cpu_takes_greedy_requests_only() -> None:
     assert warnings(OFF, Traffic(temperatures=(0.5,)), ON_CPU) == ""
 
 
+def test_runners_of_methods() -> None:
+    sampled = Speculation("mtp", k=1, rule="rejection")
+    assert "issue 54282" in warnings(sampled, Traffic(), TABLE.installation("0.28.0"))
+    assert warnings(sampled, Traffic()) == ""
+    heads = Speculation("medusa", draft="org/heads", k=5)
+    assert "forgets draft tokens for medusa" in warnings(heads, Traffic()), "the older runner"
+
+
 def test_a_k_of_zero_is_not_off() -> None:
     to_zero = replace(HEAD, schedule=((1, 8, 3), (9, 64, 0)))
     assert "not off" in warnings(to_zero, Traffic())

@@ -15,7 +15,7 @@ from outdraft.backends.backend import (
 from outdraft.backends.checks import check_supported, folder_name
 from outdraft.backends.flags import HOST, Flag, first_given, make_flags, user_flags
 from outdraft.backends.installation import Installation
-from outdraft.backends.sglang.flags import adaptive_config, speculative_flags
+from outdraft.backends.sglang.flags import EAGLES, adaptive_config, speculative_flags
 from outdraft.catalog import default_cache_dir
 from outdraft.errors import OptionError
 from outdraft.speculation import Speculation
@@ -47,10 +47,10 @@ class Sglang:
         has_schedule = self.installation.has("--speculative-adaptive")
         device = self.installation.device
         return Capabilities(
-            methods=frozenset({"off", "ngram", "draft_model", "eagle"}),
+            methods=frozenset({"off", "ngram", "draft_model", "eagle", "mtp"}),
             rules=frozenset({"coupled", "rejection"}),
             excluded=frozenset({("draft_model", "rejection")}),
-            schedule_methods=frozenset({"eagle"} if has_schedule else ()),
+            schedule_methods=frozenset(EAGLES if has_schedule else ()),
             needs_folders=True,
             forget_paths={"ngram": "/flush_cache"},  # its corpus is of all requests
             has_clusters=True,
@@ -90,7 +90,7 @@ class Sglang:
             return
         device = self.installation.device
         is_sampled = any(each > 0 for each in traffic.temperatures)
-        is_greedy_only = device == "cpu" or (device == "hip" and speculation.method != "eagle")
+        is_greedy_only = device == "cpu" or (device == "hip" and speculation.method not in EAGLES)
         if is_sampled and is_greedy_only:
             yield (
                 f"SGLang on {device} takes the likeliest token while it speculates, whatever the "

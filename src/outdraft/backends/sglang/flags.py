@@ -4,15 +4,21 @@ import json
 from pathlib import Path
 
 from outdraft.backends.backend import Serving
-from outdraft.backends.checks import folder_name
+from outdraft.backends.checks import MTP_NOTE, folder_name
 from outdraft.backends.flags import Flag, make_flags
 from outdraft.backends.installation import Installation
 from outdraft.errors import OptionError
 from outdraft.modelspec.head import is_head
-from outdraft.speculation import WITH_DRAFT, Speculation
+from outdraft.speculation import LOOKED_UP, Speculation
 from outdraft.whole_file import read_json
 
-_ALGORITHMS = {"ngram": "NGRAM", "draft_model": "STANDALONE", "eagle": "EAGLE3"}
+_ALGORITHMS = {
+    "ngram": "NGRAM",
+    "draft_model": "STANDALONE",
+    "eagle": "EAGLE3",
+    "mtp": "NEXTN",
+}
+EAGLES = ("eagle", "mtp")  # methods that run as EAGLE does
 _TRIE_DEPTH = 18  # its default: matched and drafted tokens together
 
 
@@ -26,11 +32,11 @@ def speculative_flags(
         "--speculative-num-steps": steps,
         "--speculative-num-draft-tokens": steps + 1,
     }
-    if speculation.method in WITH_DRAFT:
-        settings |= _draft(speculation, serving, notes)
-    else:
+    if speculation.method in LOOKED_UP:
         settings |= _ngram(speculation, notes)
-    samples_drafts = speculation.rule == "rejection" and speculation.method == "eagle"
+    else:
+        settings |= _draft(speculation, serving, notes)
+    samples_drafts = speculation.rule == "rejection" and speculation.method in EAGLES
     settings["--speculative-use-rejection-sampling"] = samples_drafts
     settings["--speculative-adaptive"] = bool(speculation.schedule)
     if speculation.rule == "coupled":
@@ -61,13 +67,15 @@ def _bands(speculation: Speculation) -> tuple[tuple[int, int, int], ...]:
 
 
 def _draft(speculation: Speculation, serving: Serving, notes: list[str]) -> dict[str, object]:
-    assert speculation.draft is not None
     devices = serving.tensor_parallel_size * serving.hosts
     if speculation.draft_tensor_parallel_size not in (None, devices):
         raise OptionError(
             f"draft_tensor_parallel_size is {speculation.draft_tensor_parallel_size}; SGLang "
             f"runs a draft on as many devices as its target, {devices}"
         )
+    if speculation.draft is None:
+        notes.append(MTP_NOTE)
+        return {"--speculative-eagle-topk": 1}
     draft = folder_name(speculation.draft, notes)
     _check_head(draft)
     is_quantized = serving.quantization not in (None, "none")

@@ -25,7 +25,7 @@ from outdraft.backends.vllm.speculative_config import (
     vllm_model,
 )
 from outdraft.errors import OptionError
-from outdraft.speculation import WITH_DRAFT, Speculation
+from outdraft.speculation import LOOKED_UP, Speculation
 
 _RAY = Cluster(
     port=6379,
@@ -49,7 +49,7 @@ class Vllm:
 
     def capabilities(self) -> Capabilities:
         here = self.installation
-        methods = {"ngram", "draft_model", "eagle"}
+        methods = {"ngram", "draft_model", "eagle", "mtp", "medusa"}
         if SUFFIX_PACKAGE not in here.missing:
             methods.add("suffix")
         remembers = "suffix" in methods and not here.has(KEY + CACHED_REQUESTS)
@@ -58,7 +58,9 @@ class Vllm:
             methods=frozenset(methods | {"off"}),
             rules=frozenset({"coupled", "rejection"}),
             draft_quantizations=frozenset({"none"} if here.is_cpu else {"none", "int8"}),
-            schedule_methods=frozenset(methods if has_schedule else ()),
+            excluded=frozenset({("medusa", "rejection")}),  # its heads give no probabilities
+            # Medusa has as many heads at work as it was started with.
+            schedule_methods=frozenset(methods - {"medusa"} if has_schedule else ()),
             has_draft_tensor_parallel=True,
             acceptance_per_request=here.has("--per-request-spec-decode-metrics"),
             needs_folders=True,
@@ -92,7 +94,7 @@ class Vllm:
                 "--pipeline-parallel-size": serving.hosts, "--distributed-executor-backend": "ray",
             })  # fmt: skip
             notes.append("Ray is a package of its own: pip install ray beside vLLM on every host")
-            if speculation.method in WITH_DRAFT:
+            if speculation.method not in ("off", *LOOKED_UP):
                 notes.append("the draft runs on the last pipeline stage")
         return Launch(
             self.installation.command,

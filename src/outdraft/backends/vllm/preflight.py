@@ -7,6 +7,7 @@ from outdraft.backends.flags import user_flags
 from outdraft.backends.installation import Installation
 from outdraft.speculation import Speculation
 
+_ON_V2 = ("eagle", "mtp")  # methods that the newer model runner has had from the beginning
 _REJECTED = ("min_p", "logit_bias")
 _MAX_NUM_SEQS = 256  # its default on a GPU
 _GRAPH_TOKENS = 512  # CUDA graphs are captured for steps of up to so many tokens
@@ -35,7 +36,7 @@ def vllm_warnings(
         )
     if speculation.schedule:
         yield from _schedule_warnings(serving, speculation, installation)
-    if speculation.rule == "rejection" and method == "eagle" and version <= (0, 28, 0):
+    if speculation.rule == "rejection" and method in _ON_V2 and version <= (0, 28, 0):
         yield (
             f"vLLM {installation.version}: with sampled drafts its newer model runner shifts "
             "the output's distribution (issue 54282, mended after 0.28.0); use the rule coupled"
@@ -78,7 +79,7 @@ def _schedule_warnings(
 
 
 def _runs_on_v1(speculation: Speculation, installation: Installation) -> bool:
-    """Whether the older model runner serves this method (0.32 moved all but suffix)."""
+    """Whether the older model runner serves this method (0.32 moved all but two)."""
     if installation.numbers >= (0, 32):
-        return speculation.method == "suffix"
-    return speculation.method != "eagle"
+        return speculation.method in ("suffix", "medusa")
+    return speculation.method not in _ON_V2

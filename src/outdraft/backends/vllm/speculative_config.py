@@ -3,13 +3,13 @@
 from typing import Any
 
 from outdraft.backends.backend import Serving
-from outdraft.backends.checks import folder_name
+from outdraft.backends.checks import MTP_NOTE, folder_name
 from outdraft.backends.installation import Installation
 from outdraft.backends.vllm.installation import KEY, SUFFIX_PACKAGE
 from outdraft.errors import OptionError
-from outdraft.speculation import WITH_DRAFT, Speculation
+from outdraft.speculation import LOOKED_UP, Speculation
 
-_METHODS = {"ngram": "ngram", "suffix": "suffix", "draft_model": "draft_model", "eagle": "eagle3"}
+_METHODS = {"eagle": "eagle3"}  # where vLLM has another name
 CACHED_REQUESTS = "suffix_decoding_max_cached_requests"
 _MAX_NUM_SEQS = 1024  # its largest default
 
@@ -21,7 +21,7 @@ def speculative_config(
 ) -> Config:
     """The config; `notes` gets what to know about it. OptionError for what this vLLM cannot do."""
     config: Config = {
-        "method": _METHODS[speculation.method],
+        "method": _METHODS.get(speculation.method, speculation.method),
         "num_speculative_tokens": speculation.k,
     }
     if speculation.method == "ngram":
@@ -35,16 +35,19 @@ def speculative_config(
         config[CACHED_REQUESTS] = 0
     if speculation.method == "suffix" and not installation.is_here:
         notes.append(f"suffix needs the package beside vLLM: pip install {SUFFIX_PACKAGE}==0.1.1")
-    if speculation.method in WITH_DRAFT:
-        assert speculation.draft is not None
+    has_weights = speculation.method not in LOOKED_UP
+    if has_weights and speculation.draft is not None:
         config["model"] = vllm_model(speculation.draft, notes)
-        config |= _draft_devices(speculation, serving)
         if speculation.quantization == "int8":
             config["quantization"] = "fp8"
             notes.append(
                 "vLLM does not make int8 weights while it loads; fp8 takes the same memory "
                 "(a draft whose files are int8 already needs no quantization here)"
             )
+    elif has_weights:
+        notes.append(MTP_NOTE)
+    if has_weights:
+        config |= _draft_devices(speculation, serving)
         # What is looked up has no probabilities: there both rules are the same.
         if speculation.rule == "rejection":
             config["draft_sample_method"] = "probabilistic"
