@@ -77,10 +77,23 @@ class TestSeveralLoads:
         assert found["saturation"]["at"] is None
         assert found["saturation"]["words"] == "keeps up with 80 requests/s, the most sent here"
 
-    def test_as_csv(self, told: Any, tmp_path: Path) -> None:
-        table = tmp_path / "run.csv"
+    def test_as_csv_and_a_page(
+        self, told: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With a GPU beside the server, as nvidia-smi tells it."""
+        program = tmp_path / "nvidia-smi"
+        loop = "*--loop-ms*) while :; do echo '0, 2048, 50'; sleep 0.05; done"
+        program.write_text(f"#!/bin/sh\ncase $* in {loop} ;; esac\nexit 1\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        table, page = tmp_path / "run.csv", tmp_path / "run.html"
+        flags = ("--csv", str(table), "--page", str(page))
         with fake_server(Script(ttft_s=0.01, tpot_s=0.001, k=3)) as url:
-            told(url, *SHORT, "--concurrency", "1,2", "--csv", str(table))
+            _, said, _ = told(url, *SHORT, "--concurrency", "1,2", *flags)
+        gpu = "0: 2.0 GiB in use at most, busy 50 % of the time"
+        assert f"concurrency 2: GPU {gpu}" in said
+        assert f"{url}: bench" in page.read_text()
+        assert gpu in page.read_text()
         one, two = csv.DictReader(table.read_text().splitlines())
         assert (one["load"], one["concurrency"], one["rate"]) == ("concurrency 1", "1", "")
         assert (one["num_requests"], two["num_errors"], two["valid"]) == ("16", "0", "True")
@@ -89,6 +102,7 @@ class TestSeveralLoads:
         assert 0 < float(two["acceptance_rate"]) < 1
         assert float(two["mean_output_tokens"]) == 12
         assert float(two["running_requests_max"]) >= 1
+        assert (two["gpu0_memory_gib_max"], two["gpu0_busy_share_mean"]) == ("2.0", "0.5")
 
     def test_notes_name_their_load(self, told: Any) -> None:
         """The 40th request of all fails, which is one of the second load."""

@@ -56,10 +56,12 @@ def test_two_servers_to_json_and_a_file(
     told: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     be_patient(monkeypatch)
-    out = tmp_path / "both.json"
+    out, page = tmp_path / "both.json", tmp_path / "both.html"
+    files = ("--out", str(out), "--page", str(page))
     with fake_server(SLOW) as off, fake_server(FAST) as on:
-        code, said, complaint = told(off, on, *SHORT, "--json", "--out", str(out))
+        code, said, complaint = told(off, on, *SHORT, "--json", *files)
     assert code == 0, said + complaint
+    assert f"{on} against {off}: comparison" in page.read_text()
     assert complaint == ""
     assert said.count("\n") == 1
     found = json.loads(said)
@@ -82,7 +84,8 @@ def test_two_servers_to_json_and_a_file(
     assert len(records) == 2 * 6 * 2 + 2 * 4 + 2 * 20, "with two leads in each block"
     assert sum(not each.is_warmup for each in records) == 2 * 20
     assert written["settings"]["block_size"] == 4
-    assert [each.name for each in tmp_path.iterdir()] == ["both.json"], "the journal is gone"
+    left = {each.name for each in tmp_path.iterdir()}
+    assert left == {"both.json", "both.html"}, "the journal is gone"
 
 
 @pytest.mark.parametrize("method", ["ngram", "draft_model", None])

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from outdraft.report.write import write_report
+from tests.report.bench_pages import OTHER_PAGES
 from tests.report.chromium import Tab, find_chromium, tab_of
 from tests.report.odd_results import ODD
 from tests.report.sample_results import sample_results
@@ -60,7 +61,8 @@ def looked_at(width: int, scheme: str) -> set[str]:
     """The layout does not depend on the colours, and what is narrow is what goes wrong."""
     if scheme == "dark":
         return {"sample"}
-    return {"sample", *ODD} if width < 600 else {"sample", "long_names", "forty_arms"}
+    narrow = {"sample", *ODD, *OTHER_PAGES}
+    return narrow if width < 600 else {"sample", "long_names", "forty_arms", "bench", "compare"}
 
 
 # One page of each verdict, beside the sample.
@@ -91,6 +93,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name, make in {"sample": sample_results, **ODD}.items():
         write_report(make(), folder / f"{name}.html")
         made[name] = (folder / f"{name}.html").as_uri()
+    for name, make_page in OTHER_PAGES.items():
+        (folder / f"{name}.html").write_text(make_page())
+        made[name] = (folder / f"{name}.html").as_uri()
     return made
 
 
@@ -117,7 +122,7 @@ def test_every_page_at_every_size(in_browser: Any, pages: dict[str, str]) -> Non
 
 
 @pytest.mark.skipif(AXE is None, reason="no axe: set $OUTDRAFT_AXE (npm pack axe-core)")
-@pytest.mark.parametrize("name", ["sample", *VERDICTS])
+@pytest.mark.parametrize("name", ["sample", *VERDICTS, *OTHER_PAGES])
 def test_axe_finds_no_fault(in_browser: Any, pages: dict[str, str], name: str) -> None:
     """With everything folded out, too."""
 

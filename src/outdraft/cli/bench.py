@@ -17,6 +17,7 @@ from outdraft.measure.settings import describe_requests, endpoint_from
 from outdraft.measure.summary import parse_slo
 from outdraft.measure.token_counts import token_counts
 from outdraft.report.bench_csv import bench_csv
+from outdraft.report.bench_page import bench_page
 from outdraft.report.bench_tables import bench_notes, sweep_table, turns_table
 from outdraft.report.tables import bench_table
 from outdraft.whole_file import write_json, write_text
@@ -45,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
             write_json(Path(args.out), bench.to_json())
     if args.csv is not None:
         write_text(Path(args.csv), bench_csv(bench))
+    if args.page is not None:
+        write_text(Path(args.page), bench_page(bench))
     if args.json:
         print(json.dumps(_to_json(bench, len(plans) > 1)))
     else:

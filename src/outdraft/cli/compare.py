@@ -2,17 +2,18 @@
 
 import argparse
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from outdraft.cli.recording import show_and_journal
-from outdraft.decide.evidence import Evidence
-from outdraft.decide.verdict import Verdict
 from outdraft.errors import OptionError
 from outdraft.measure.block_size import LEAST
-from outdraft.measure.compare import compare
-from outdraft.measure.comparison import ComparisonSettings
+from outdraft.measure.compare import BASELINE, CANDIDATE, compare
+from outdraft.measure.comparison import Comparison, ComparisonSettings
+from outdraft.measure.machine import describe_client
 from outdraft.measure.saved import (
     compare_saved,
     load_to_json,
@@ -22,24 +23,47 @@ from outdraft.measure.saved import (
     texts_to_json,
     write_comparison,
 )
-from outdraft.measure.settings import comparison_settings, endpoint_from
+from outdraft.measure.settings import comparison_settings, describe_requests, endpoint_from
+from outdraft.report.compare_page import ComparedRun, compare_page
 from outdraft.report.tables import compare_table, load_line
+from outdraft.whole_file import write_text
 from outdraft.workload.settings import prompts_from
 
 
 def run(args: argparse.Namespace) -> int:
+    started_at = datetime.now(UTC).isoformat(timespec="seconds")
     is_url = [each.startswith(("http://", "https://")) for each in (args.baseline, args.candidate)]
     if is_url[0] != is_url[1]:
         raise OptionError("give two URLs or two saved runs, not one of each")
     settings = comparison_settings(args, is_live=is_url[0])
     load = None  # what the servers had to do; of saved runs, their files say it
     if is_url[0]:
-        evidence, verdict, load = _compare_servers(args, settings)
+        comparison = _compare_servers(args, settings)
+        evidence, verdict = comparison.evidence, comparison.verdict
+        assert evidence is not None
+        assert verdict is not None
+        load = load_to_json(comparison)
+        records = {name: comparison.of(name) for name in (BASELINE, CANDIDATE)}
+        about: Mapping[str, Any] = describe_client()
     else:
         if args.draft is not None:
             raise OptionError("saved runs hold no prompts to leave out; give --draft to bench")
         runs = read_trial(Path(args.baseline)), read_trial(Path(args.candidate))
         evidence, verdict = compare_saved(*runs, args.block or LEAST, settings)
+        records = {BASELINE: list(runs[0].records), CANDIDATE: list(runs[1].records)}
+        about = {BASELINE: runs[0].environment, CANDIDATE: runs[1].environment}
+    if args.page is not None:
+        compared = ComparedRun(
+            args.baseline,
+            args.candidate,
+            evidence,
+            verdict,
+            records,
+            settings={**asdict(settings), **(load or {}), **describe_requests(args)},
+            environment=about,
+            started_at=started_at,
+        )
+        write_text(Path(args.page), compare_page(compared))
     is_same, floor = args.baseline == args.candidate, noise_floor_of(evidence)
     if args.json:
         result = {
@@ -58,9 +82,8 @@ def run(args: argparse.Namespace) -> int:
     return 0 if evidence.is_valid else 1
 
 
-def _compare_servers(
-    args: argparse.Namespace, settings: ComparisonSettings
-) -> tuple[Evidence, Verdict, dict[str, Any]]:
+def _compare_servers(args: argparse.Namespace, settings: ComparisonSettings) -> Comparison:
+    """With evidence and a verdict."""
     prompts, notes = prompts_from(args)
     baseline, candidate = (endpoint_from(url, args) for url in (args.baseline, args.candidate))
     size = settings.block_size
@@ -72,4 +95,4 @@ def _compare_servers(
         if args.out is not None:
             is_same = args.baseline == args.candidate
             write_comparison(Path(args.out), comparison, is_same_server=is_same)
-    return comparison.evidence, comparison.verdict, load_to_json(comparison)
+    return comparison

@@ -14,6 +14,7 @@ SLO = Option("--slo", "promised times in ms, for the goodput: ttft=200,tpot=50",
 BLOCK = Option("--block", "requests of one arm in a row", int, minimum=1)
 MARGIN = Option("--margin", "relative difference that counts as none", default=0.01, minimum=0,
                 maximum=0.99)  # fmt: skip
+PAGE = Option("--page", "write a page with figures and pictures to this file", metavar="FILE.html")
 KEEP_MEMORY = Option("--keep-memory", "let a server that remembers answers profit from those of "
                      "earlier blocks, as it does where traffic recurs", bool)  # fmt: skip
 
@@ -57,6 +58,7 @@ BENCH_OPTIONS = (
     Option("--processes", "client processes", default=1, minimum=1),
     replace(shared.OUT, help="write every record to this file as JSON"),
     Option("--csv", "write a row of figures for each load to this file", metavar="FILE"),
+    PAGE,
     shared.JSON,
 )  # fmt: skip
 
@@ -74,5 +76,6 @@ COMPARE_OPTIONS = (
     Option("--lossy", "the candidate's texts differ by design, as with the rule typical or "
            "another quantization: they are not judged", bool),
     replace(shared.OUT, help="write every record, the ratios and the verdict as JSON"),
+    PAGE,
     shared.JSON,
 )  # fmt: skip

@@ -11,6 +11,7 @@ from outdraft.loadgen.fleet import run_load
 from outdraft.loadgen.load import Sink
 from outdraft.loadgen.quality import LoadQuality, assess_load
 from outdraft.measure.gauges import polled_gauges, while_counting
+from outdraft.measure.gpus import polled_gpus
 from outdraft.measure.machine import describe_client
 from outdraft.measure.memory import REMEMBERED, forgets, repeats_note
 from outdraft.measure.plateau import surround, surround_in_time
@@ -54,7 +55,7 @@ def run_trial(
         requests = surround(requests, spare, concurrency)
     elif spare:
         requests = surround_in_time(requests, spare, _settling_ns(plan, warmup_records))
-    with polled_gauges(endpoint.server) as samples:
+    with polled_gauges(endpoint.server) as samples, polled_gpus(endpoint.url) as of_gpus:
         run = run_load(
             endpoint,
             requests,
@@ -64,7 +65,8 @@ def run_trial(
             sink=sink,
         )
     metrics = page_difference(endpoint.server.metrics(), before)
-    counting = while_counting(samples, run.records) or samples
+    said = [*samples, *of_gpus]
+    counting = while_counting(said, run.records) or said
     for name in {each.name for each in counting}:
         values = [each.value for each in counting if each.name == name]
         metrics[f"{name}_max"] = max(values)

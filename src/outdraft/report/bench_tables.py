@@ -5,6 +5,7 @@ from collections import Counter
 from outdraft.measure.bench import Bench, BenchLoad
 from outdraft.measure.summary import QuantileEstimate, Summary
 from outdraft.report.numbers import UNKNOWN, milliseconds, rate
+from outdraft.report.tables import gpu_lines
 from outdraft.text_table import align_columns
 
 _HEADS = ("", "requests", "failed", "/s", "tokens/s", "TTFT P50", "P95", "TPOT P50", "P95",
@@ -25,6 +26,8 @@ def sweep_table(bench: Bench) -> str:
             row.append(UNKNOWN if acceptance is None else f"{acceptance.rate:.2f}")
     lines = [align_columns([heads, *rows]), "times in ms; requests and tokens a second are those "
              "of the time in which all of the load ran"]  # fmt: skip
+    for load in bench.loads:
+        lines += [f"{load.name}: GPU {each}" for each in gpu_lines(load.trial.server_metrics)]
     if bench.saturation is not None:
         lines += ["", bench.saturation.words]
     return "\n".join(lines)

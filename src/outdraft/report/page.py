@@ -1,10 +1,10 @@
-"""The whole page: one file, no script, nothing fetched. Text, style and pictures are all in it."""
+"""The page of a tuning run."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from outdraft.report.frame import framed
-from outdraft.report.markup import Markup, tag
+from outdraft.report.markup import Markup
+from outdraft.report.one_file import Part, one_file
 from outdraft.report.sections.acceptance import acceptance_section, category_section
 from outdraft.report.sections.checks import checks_section
 from outdraft.report.sections.latency import latency_section
@@ -15,15 +15,7 @@ from outdraft.report.sections.run import arms_section, pruned_section, run_secti
 from outdraft.report.sections.speedups import speedups_section
 from outdraft.report.sections.texts import texts_section
 from outdraft.report.sections.verdict import verdict_card
-from outdraft.report.theme import stylesheet
 from outdraft.tune.results import Results
-
-# The browser fetches nothing and runs nothing, whatever texts the results contain.
-_POLICY = tag(
-    "meta",
-    http_equiv="Content-Security-Policy",
-    content="default-src 'none'; style-src 'unsafe-inline'; img-src data:",
-)
 
 
 class Section(NamedTuple):
@@ -51,30 +43,12 @@ SECTIONS = (
 
 def page(results: Results, files: Sequence[str] = ()) -> str:
     """`files`: the names of files in the same folder, to link to."""
-    started = results.started_at
-    what = (
-        tag("span", results.target),
-        tag("span", results.backend),
-        tag("time", started[:16].replace("T", " ")) if started else None,
+    return one_file(
+        title=f"{results.target}: tuning report",
+        kind="tuning report",
+        about=(results.target, results.backend),
+        started_at=results.started_at,
+        first="verdict",
+        card=verdict_card(results, files),
+        parts=[Part(each.key, each.link, each.title, each.body(results)) for each in SECTIONS],
     )
-    told = f", run started {started}" if started else ""
-    return framed(
-        {
-            "policy": _POLICY,
-            "title": f"{results.target}: tuning report",
-            "style": stylesheet(),
-            "first": "verdict",
-            "kind": "tuning report",
-            "what": tag("p", what, class_="what"),
-            "card": verdict_card(results, files),
-            "links": [tag("a", section.link, href=f"#{section.key}") for section in SECTIONS],
-            "sections": [_section(section, results) for section in SECTIONS],
-            "footer": f"{told}. This page is one file: it fetches and runs nothing.",
-        }
-    )
-
-
-def _section(section: Section, results: Results) -> Markup:
-    heading = tag("h2", section.title, id=f"{section.key}-title")
-    body = section.body(results)
-    return tag("section", heading, body, id=section.key, aria_labelledby=f"{section.key}-title")

@@ -1,11 +1,13 @@
 """Results of `bench`, `compare` and `tune` as plain text, to be pasted into a pull request."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from outdraft.decide.evidence import AcceptanceSummary, Evidence
 from outdraft.decide.texts import counts_text
 from outdraft.decide.verdict import INCONCLUSIVE, Verdict
+from outdraft.measure.gpus import BUSY, MEMORY
 from outdraft.measure.memory import REMEMBERED
 from outdraft.measure.summary import FEWEST_FOR_TAIL, QuantileEstimate, Summary
 from outdraft.plan.findings import OK
@@ -65,7 +67,19 @@ def bench_table(summary: Summary, server_metrics: Mapping[str, float]) -> str:
         server.append(f"{preemptions:.0f} preemptions")
     if server:
         lines += ["", f"server: {', '.join(server)}"]
+    lines += [f"GPU {each}" for each in gpu_lines(server_metrics)]
     return "\n".join(lines)
+
+
+def gpu_lines(server_metrics: Mapping[str, float]) -> Iterator[str]:
+    """How much of each GPU was in use, where that is known."""
+    numbers = [re.fullmatch(rf"gpu(\d+)_{MEMORY}_max", name) for name in server_metrics]
+    for number in sorted(int(each[1]) for each in numbers if each is not None):
+        memory, busy = (f"gpu{number}_{name}" for name in (MEMORY, BUSY))
+        said = f"{number}: {server_metrics[f'{memory}_max']:.1f} GiB in use at most"
+        if (mean := server_metrics.get(f"{busy}_mean")) is not None:
+            said += f", busy {100 * mean:.0f} % of the time"
+        yield said
 
 
 def compare_table(evidence: Evidence, verdict: Verdict) -> str:

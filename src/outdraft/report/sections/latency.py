@@ -4,32 +4,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from outdraft.measure.summary import QUANTILES, QuantileEstimate, quantiles
+from outdraft.report.distributions import (
+    SHARES,
+    Distribution,
+    axis_end,
+    distribution_of,
+    share_curve,
+)
 from outdraft.report.layout import figure, folded, keys, lead, nothing, panels, table, two_lines
 from outdraft.report.markup import Child, Markup, join, tag
 from outdraft.report.numbers import UNKNOWN, count_of, milliseconds, ratio_cells, times
 from outdraft.report.plot import Axis, Plot, labelled, ticks
-from outdraft.report.svg import line, marker, path, text
-from outdraft.stats.percentiles import percentile
+from outdraft.report.svg import line, text
 from outdraft.stats.ratios import Ratio
 from outdraft.tune.results import ArmResult, LoadResult, Results
 
 _NO_TAIL = "No P99: there are too few requests for one."
-_MOST_POINTS = 160  # of a curve; more make no visible difference
-_SHARES = Axis("share of requests within", [(0.0, "0"), (0.5, "P50"), (0.95, "P95"), (1.0, "")])
 _TAIL_CHECK = "tail"  # of a verdict: it has one where there are enough pairs for a P99
 _KINDS = (
     ("TPOT", "time per output token after the first", "tpot_ms"),
     ("e2e", "from the time a request was due to its last token", "e2e_ms"),
     ("TTFT", "from the time a request was due to its first token", "ttft_ms"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    arm: str
-    count: int
-    points: tuple[tuple[float, float], ...]  # (ms, share of the requests within it)
-    quantiles: tuple[QuantileEstimate, ...]  # those that may be shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +72,7 @@ def latencies(load: LoadResult) -> tuple[Latency, ...]:
             before, after = _distributions(
                 (off, times_of_off), (best, times_of_best), has_tail=has_tail
             )
-            end = 1.06 * max(percentile(each, 0.99) for each in (times_of_off, times_of_best))
+            end = axis_end(times_of_off, times_of_best)
             num_beyond = sum(ms > end for ms in (*times_of_off, *times_of_best))
             pairs = best.ratios.get(key.removesuffix("_ms"))
             kinds.append(Latency(name, meaning, before, after, end, num_beyond, pairs))
@@ -95,21 +91,9 @@ def _distributions(
         if all(each[at].is_known for each in estimates) and (q != last or has_tail)
     ]
     return tuple(
-        _distribution(arm, times_ms, tuple(each[at] for at in shown))
+        distribution_of(arm.name, times_ms, [each[at] for at in shown])
         for (arm, times_ms), each in zip(arms, estimates, strict=True)
     )
-
-
-def _distribution(
-    arm: ArmResult, times_ms: Sequence[float], percentiles: tuple[QuantileEstimate, ...]
-) -> Distribution:
-    ordered = sorted(times_ms)
-    count = len(ordered)
-    step = -(-count // _MOST_POINTS)
-    points = [(ordered[at], (at + 1) / count) for at in range(0, count, step)]
-    if points[-1][1] < 1:
-        points.append((ordered[-1], 1.0))
-    return Distribution(arm.name, count, tuple(points), percentiles)
 
 
 def _panels(load: LoadResult) -> Markup:
@@ -137,7 +121,7 @@ def _figure(latency: Latency, load: LoadResult) -> Markup:
         latency.name,
         note,
         latency_plot(latency),
-        keys([("best", 0, best.arm), ("off", 1, off.arm)]),
+        keys([("best", 0, best.name), ("off", 1, off.name)]),
         table(
             ("ms", *(f"P{100 * each.q:.0f}" for each in best.quantiles)),
             [*rows, ["off / best", *ratios]],
@@ -166,32 +150,11 @@ def latency_plot(latency: Latency) -> Markup:
     return plot.draw(
         f"{latency.name} of best and off: share of requests within a time",
         Axis("ms", labelled(ticks(0.0, latency.end))),
-        _SHARES,
-        _curve(plot, latency.off, "off", 1),
-        _curve(plot, latency.best, "best", 0),
+        SHARES,
+        share_curve(plot, latency.off, "off", 1),
+        share_curve(plot, latency.best, "best", 0),
         _medians(plot, latency),
     )
-
-
-def _curve(plot: Plot, times_of: Distribution, class_: str, shape: int) -> list[Markup]:
-    """A step function, with a marker at each percentile."""
-    steps = [(plot.left, plot.bottom)]
-    for ms, share in times_of.points:
-        if ms > plot.x.high:
-            break
-        x, y = plot.at(ms, share)
-        steps += [(x, steps[-1][1]), (x, y)]
-    dots = [
-        marker(
-            shape,
-            *plot.at(each.value, each.q),
-            f"dot {class_}",
-            f"{times_of.arm}: P{100 * each.q:.0f} {milliseconds(each.value)} ms "
-            f"({count_of(times_of.count)})",
-        )
-        for each in times_of.quantiles
-    ]
-    return [path(steps, f"curve {class_}"), *dots]
 
 
 def _medians(plot: Plot, latency: Latency) -> list[Markup]:

@@ -114,14 +114,14 @@ def run_section(results: Results) -> Markup:
         else None,
         tag(
             "div",
-            tag("div", tag("h3", "Environment"), _facts(results.environment)),
-            tag("div", tag("h3", "Settings"), _facts(results.settings)),
+            tag("div", tag("h3", "Environment"), facts(results.environment)),
+            tag("div", tag("h3", "Settings"), facts(results.settings)),
             class_="columns",
         ),
     )
 
 
-def _facts(values: Mapping[str, Any]) -> Markup:
+def facts(values: Mapping[str, Any]) -> Markup:
     rows = [tag("div", tag("dt", key), tag("dd", value)) for key, value in _flat(values)]
     return tag("dl", rows, class_="facts") if rows else nothing("Not recorded.")
 
