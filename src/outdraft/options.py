@@ -32,6 +32,7 @@ class Option:
     default: Any = None
     metavar: str | None = None
     repeats: bool = False
+    is_optional: bool = False  # an argument without a flag that may be missing
     is_list: bool = False  # one or several values with commas between them: a tuple
     is_hidden: bool = False
     is_required: bool = False
@@ -66,7 +67,14 @@ class Option:
         """Its value where none was given."""
         if self.is_switch:
             return False
-        return (self.default,) if self.is_list and self.default is not None else self.default
+        is_single = self.is_list and not isinstance(self.default, tuple | None)
+        return (self.default,) if is_single else self.default
+
+    @property
+    def shown_default(self) -> str:
+        """As it would be given."""
+        values = self.default if isinstance(self.default, tuple) else (self.default,)
+        return ",".join(f"{each}" for each in values)
 
     def parse(self, text: str) -> Any:
         if not self.is_list:
@@ -97,14 +105,15 @@ def add_options(parser: argparse.ArgumentParser, title: str, options: Iterable[O
     `fill_options`."""
     group = parser.add_argument_group(title)
     for option in options:
-        shown = "" if option.default is None else f" (default: {option.default})"
+        shown = "" if option.default is None else f" (default: {option.shown_default})"
         help_text = argparse.SUPPRESS if option.is_hidden else f"{option.help}{shown}"
         words: dict[str, Any] = {"help": help_text.replace("%", "%%")}
         if not option.is_switch:
             words["metavar"] = option.value_name
         if not option.flag.startswith("-"):
-            if option.repeats:  # any number of them, also none
-                words |= {"nargs": "*", "default": argparse.SUPPRESS}
+            if option.repeats or option.is_optional:  # any number of them, or one; also none
+                nargs = "*" if option.repeats else "?"
+                words |= {"nargs": nargs, "default": argparse.SUPPRESS}
             parser.add_argument(option.flag, **words)
             continue
         action = "store_true" if option.is_switch else "append" if option.repeats else "store"
@@ -142,6 +151,13 @@ def fill_options(
         else:
             value = option.filled
         setattr(args, option.key, value)
+
+
+def refuse_given(args: argparse.Namespace, options: Iterable[Option], where: str) -> None:
+    """`where` these options mean nothing, those with another value than the default."""
+    given = [each.flag for each in options if getattr(args, each.key) != each.filled]
+    if given:
+        raise OptionError(f"{' and '.join(given)} would change nothing {where}; leave it out")
 
 
 def make_settings(settings: Callable[..., _Settings], args: object, **values: Any) -> _Settings:

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from outdraft.cli.options import QUICK_OPTIONS
 from outdraft.cli.progress import say_if_slow
 from outdraft.cli.recording import show_and_journal
 from outdraft.errors import OptionError
@@ -16,6 +17,7 @@ from outdraft.measure.plateau import num_spare
 from outdraft.measure.settings import describe_requests, endpoint_from
 from outdraft.measure.summary import parse_slo
 from outdraft.measure.token_counts import token_counts
+from outdraft.options import refuse_given
 from outdraft.report.bench_csv import bench_csv
 from outdraft.report.bench_page import bench_page
 from outdraft.report.bench_tables import bench_notes, sweep_table, turns_table
@@ -25,6 +27,14 @@ from outdraft.workload.settings import LoadPlan, plan_loads, with_input_lengths
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.quick:
+        # torch and tokenizers: only an engine of our own needs them.
+        from outdraft.cli.quick import run_quick
+
+        return run_quick(args)
+    refuse_given(args, QUICK_OPTIONS, "without --quick")
+    if args.url is None:
+        raise OptionError("no URL: give the address of a server, or --quick for our own engine")
     slo = None if args.slo is None else parse_slo(args.slo)
     plans = plan_loads(args, num_spare)
     endpoint = endpoint_from(args.url, args)

@@ -46,6 +46,7 @@ GROUPS: dict[str, dict[str, tuple[Option, ...]]] = {
         "arrivals": ARRIVAL_OPTIONS,
         "lengths": LENGTH_OPTIONS,
         "bench": BENCH_OPTIONS,
+        "without a server": own.QUICK_OPTIONS,
     },
     "compare": {
         "arguments": (own.BASELINE, own.CANDIDATE),

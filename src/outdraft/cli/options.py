@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from outdraft import shared_options as shared
 from outdraft.backends.vllm.old_flags import OLD_FLAGS
+from outdraft.engine.options import ENGINE_OPTIONS
 from outdraft.options import Option
 from outdraft.speculation import METHODS
 
@@ -28,7 +29,15 @@ VLLM_OPTIONS = (
     *OLD_OPTIONS,
 )  # fmt: skip
 
-URL = Option("url", "address of the server", metavar="URL")
+URL = Option("url", "address of the server", metavar="URL", is_optional=True)
+QUICK_OPTIONS = (
+    Option("--quick", "no server: how fast our own engine reads prompts and writes, by the length "
+           "of the prompt", bool),
+    Option("--lengths", "with --quick: tokens of the prompts", int, (16, 128, 512), minimum=1,
+           is_list=True, metavar="LIST"),
+    Option("--repetitions", "with --quick: runs of each length", default=5, minimum=1),
+    *ENGINE_OPTIONS,
+)  # fmt: skip
 BASELINE = Option("baseline", "a URL, or a saved run", metavar="BASELINE")
 CANDIDATE = replace(BASELINE, flag="candidate", metavar="CANDIDATE")
 

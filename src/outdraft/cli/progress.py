@@ -62,6 +62,22 @@ def show_runs() -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
+def show_steps(total: int) -> Iterator[Callable[[str], None]]:
+    """A bar for so many steps; call it with what the next one does."""
+    bar = _make_bar(Console(stderr=True))
+    task = bar.add_task("", total=total)
+    done = -1
+
+    def on_step(words: str) -> None:
+        nonlocal done
+        done += 1
+        bar.update(task, description=words, completed=done)
+
+    with bar:
+        yield on_step
+
+
+@contextmanager
 def show_stages(*, quiet: bool) -> Iterator[OnProgress]:
     """A bar for each stage of a distillation; lines now and then without a terminal."""
     console = Console(stderr=True)
