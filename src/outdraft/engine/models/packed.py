@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from outdraft.engine.native.library import FORMATS, GROUP, CProduct, computer, library
+from outdraft.engine.native.memory import huge_pages
 
 
 class PackedProduct:
@@ -24,7 +25,7 @@ class PackedProduct:
         name = quantization if quantization != "none" else str(weight.dtype).removeprefix("torch.")
         kind = FORMATS[name]
         self.num_outputs = out
-        self._panels = torch.empty(lib.packed_bytes(kind, out, inputs), dtype=torch.uint8)
+        self._panels = huge_pages.take(lib.packed_bytes(kind, out, inputs))
         self._bias = None if bias is None else bias.float().contiguous()
         source = weight.float().contiguous()
         lib.pack(kind, out, inputs, source.data_ptr(), self._panels.data_ptr())

@@ -4,7 +4,6 @@
 
 #include "vectors.h"
 
-enum { QUERIES = 8 }; /* that share one reading of keys */
 enum { MAX_PARTS = 16 }; /* head_dim / 16 at most */
 
 #if defined(__AVX512F__)
@@ -69,17 +68,17 @@ typedef struct {
     int num, from, to; /* blocks */
 } Tile;
 
-static void score(const CacheShape *shape, const Tile *tile, int head, const int32_t *table,
-                  const void *keys) {
+INLINE void score(int queries, const CacheShape *shape, const Tile *tile, int head,
+                  const int32_t *table, const void *keys) {
     const int dim = shape->head_dim, is_short = shape->is_short;
     const ints lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     for (int block = tile->from; block < tile->to; block++) {
         int64_t at = (head * (int64_t)shape->num_blocks + table[block]) * BLOCK * dim;
         floats sums[QUERIES];
-        for (int q = 0; q < QUERIES; q++) sums[q] = all(0);
+        for (int q = 0; q < queries; q++) sums[q] = all(0);
         for (int i = 0; i < dim; i++) {
             floats key = at_block(keys, at + i * BLOCK, is_short);
-            for (int q = 0; q < QUERIES; q++) sums[q] = fused(key, all(tile->query[q][i]), sums[q]);
+            for (int q = 0; q < queries; q++) sums[q] = fused(key, all(tile->query[q][i]), sums[q]);
         }
         for (int q = 0; q < tile->num; q++) {
             ints key = lane + block * BLOCK;
@@ -88,6 +87,17 @@ static void score(const CacheShape *shape, const Tile *tile, int head, const int
             store(tile->scores[q] + block * BLOCK,
                   (floats)((seen & (ints)sums[q]) | (~seen & (ints)hidden)));
         }
+    }
+}
+
+static void score_all(const CacheShape *shape, const Tile *tile, int head, const int32_t *table,
+                      const void *keys) {
+    switch (tile->num) {
+        case 1: score(1, shape, tile, head, table, keys); break;
+        case 2: score(2, shape, tile, head, table, keys); break;
+        case 3: score(3, shape, tile, head, table, keys); break;
+        case 4: score(4, shape, tile, head, table, keys); break;
+        default: score(QUERIES, shape, tile, head, table, keys);
     }
 }
 
@@ -157,30 +167,26 @@ static void sum_up(const CacheShape *shape, const Tile *tile, int head, const in
     }
 }
 
-void attend(const CacheShape *shape, const float *qkv, int64_t stride, int num_rows, int head,
+void attend(const CacheShape *shape, const float *qkv, int64_t stride, int from, int num, int head,
             int first, int window, int first_key, const int32_t *table, const void *keys,
             const void *values, float *scratch, float *outputs, int64_t output_stride) {
     int dim = shape->head_dim, per_kv = shape->num_heads / shape->num_kv_heads;
-    int num_queries = num_rows * per_kv;
-    int64_t length = attend_scratch(shape, first + num_rows) / QUERIES;
-    for (int start = 0; start < num_queries; start += QUERIES) {
-        Tile tile = {.num = num_queries - start < QUERIES ? num_queries - start : QUERIES};
-        tile.from = INT32_MAX;
-        for (int q = 0; q < QUERIES; q++) { /* those beyond `num` repeat the last */
-            int query = start + (q < tile.num ? q : tile.num - 1);
-            int row = query / per_kv, position = first + row;
-            int64_t at = (head * per_kv + query % per_kv) * dim;
-            tile.query[q] = qkv + row * stride + at;
-            tile.output[q] = outputs + row * output_stride + at;
-            tile.last[q] = position;
-            tile.first[q] = window && position - window + 1 > 0 ? position - window + 1 : 0;
-            if (tile.first[q] < first_key) tile.first[q] = first_key;
-            tile.scores[q] = scratch + q * length;
-            if (tile.first[q] / BLOCK < tile.from) tile.from = tile.first[q] / BLOCK;
-            if (position / BLOCK + 1 > tile.to) tile.to = position / BLOCK + 1;
-        }
-        score(shape, &tile, head, table, keys);
-        weigh(&tile);
-        sum_up(shape, &tile, head, table, values);
+    int64_t length = attend_scratch(shape, first + (from + num - 1) / per_kv + 1) / QUERIES;
+    Tile tile = {.num = num, .from = INT32_MAX};
+    for (int q = 0; q < QUERIES; q++) { /* those beyond `num` repeat the last */
+        int query = from + (q < num ? q : num - 1);
+        int row = query / per_kv, position = first + row;
+        int64_t at = (head * per_kv + query % per_kv) * dim;
+        tile.query[q] = qkv + row * stride + at;
+        tile.output[q] = outputs + row * output_stride + at;
+        tile.last[q] = position;
+        tile.first[q] = window && position - window + 1 > 0 ? position - window + 1 : 0;
+        if (tile.first[q] < first_key) tile.first[q] = first_key;
+        tile.scores[q] = scratch + q * length;
+        if (tile.first[q] / BLOCK < tile.from) tile.from = tile.first[q] / BLOCK;
+        if (position / BLOCK + 1 > tile.to) tile.to = position / BLOCK + 1;
     }
+    score_all(shape, &tile, head, table, keys);
+    weigh(&tile);
+    sum_up(shape, &tile, head, table, values);
 }

@@ -7,7 +7,8 @@
 
 #include <stdint.h>
 
-enum { BLOCK = 16 }; /* tokens */
+enum { BLOCK = 16 };  /* tokens */
+enum { QUERIES = 8 }; /* that share one reading of keys, at most */
 
 typedef struct {
     int32_t num_heads, num_kv_heads, head_dim, num_blocks, is_short; /* is_short: bfloat16 */
@@ -24,9 +25,9 @@ void write_row(const CacheShape *shape, const float *qkv, int head, int64_t slot
 /* Floats that `attend` needs to work with. */
 int64_t attend_scratch(const CacheShape *shape, int num_keys);
 
-/* The rows (stride) of one sequence at positions `first`, first + 1, … and one kv head, whose
- * queries attend to all before them and themselves, at most `window` (0: all), none before
- * `first_key` → outputs (stride). */
-void attend(const CacheShape *shape, const float *qkv, int64_t stride, int num_rows, int head,
+/* One sequence, whose rows (stride) are at positions `first`, first + 1, … and one kv head. Of all
+ * its queries, row by row, `num` <= QUERIES from `from` on attend to all keys before them and
+ * themselves, at most `window` (0: all), none before `first_key` → outputs (stride). */
+void attend(const CacheShape *shape, const float *qkv, int64_t stride, int from, int num, int head,
             int first, int window, int first_key, const int32_t *table, const void *keys,
             const void *values, float *scratch, float *outputs, int64_t output_stride);

@@ -13,6 +13,9 @@ enum { FLOAT_ROWS = 2, INT_ROWS = 1 };
 
 /* Inputs that are added before they join the total: long sums of floats lose less so. */
 enum { SUMMED = 64 };
+/* Bytes between what is read and what is fetched. With several rows a panel is read too slowly for
+ * the CPU to fetch ahead on its own. */
+enum { AHEAD = 4096 };
 enum { CODES = GROUP * PANEL / 2 };                       /* bytes of a group's 4-bit codes */
 enum { INT4_GROUP_BYTES = CODES + 2 * PANEL * 2 };        /* then scales and lows in 16 bits */
 enum { INT8_GROUP_BYTES = GROUP * PANEL + PANEL * 2 };
@@ -115,20 +118,19 @@ void pack(int format, int num_outputs, int num_inputs, const float *weights, voi
 
 void round_group(const Inputs *inputs, int row, int group) {
     const float *values = inputs->values + row * inputs->stride + group * GROUP;
-    int groups = inputs->num_inputs / GROUP;
+    int64_t at = (int64_t)group * inputs->num_rows + row;
     floats a = load(values), b = load(values + LANES);
     float most = largest_of(larger(absolute(a), absolute(b)));
     float scale = most / 127, inverse = most > 0 ? 127 / most : 0;
     ints x = nearest(a * all(inverse)), y = nearest(b * all(inverse));
     typedef int8_t codes __attribute__((vector_size(16)));
     codes low = __builtin_convertvector(x, codes), high = __builtin_convertvector(y, codes);
-    int8_t *to = inputs->codes + (int64_t)row * inputs->num_inputs + group * GROUP;
+    int8_t *to = inputs->codes + at * GROUP;
     memcpy(to, &low, 16), memcpy(to + LANES, &high, 16);
-    ints both = x + y;
-    int32_t sum = 0;
-    for (int lane = 0; lane < LANES; lane++) sum += both[lane];
-    inputs->scales[row * groups + group] = scale;
-    inputs->sums[row * groups + group] = sum;
+    int32_t sum = sum_of_ints(x + y);
+    inputs->scales[at] = scale;
+    inputs->totals[at] = scale * (float)sum;
+    inputs->offsets[at] = -128 * sum;
 }
 
 /* ---------------------------------------------------------------- kernels */
@@ -155,7 +157,6 @@ KERNEL floats_kernel(int rows, int is_short, const char *panel, const Inputs *in
                 w0 = from_bfloat16(w), w1 = from_bfloat16(w + LANES);
             } else {
                 const float *w = (const float *)panel + (int64_t)k * PANEL;
-                __builtin_prefetch(w + 1024), __builtin_prefetch(w + 1040);
                 w0 = load(w), w1 = load(w + LANES);
             }
             for (int r = 0; r < rows; r++) {
@@ -183,26 +184,25 @@ INLINE int32_t four_codes(const int8_t *from) {
 
 KERNEL int8_kernel(int rows, const char *panel, const Inputs *in, int row, floats results[][2]) {
     floats sums[INT_ROWS][2];
-    int groups = in->num_inputs / GROUP;
     const uint8_t *w = (const uint8_t *)panel;
+    int64_t at = row;
     for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = all(0);
-    for (int g = 0; g < groups; g++, w += INT8_GROUP_BYTES) {
+    for (int g = 0; g < in->num_inputs / GROUP; g++, at += in->num_rows, w += INT8_GROUP_BYTES) {
+        const int8_t *codes = in->codes + at * GROUP;
+        const uint16_t *scales = (const uint16_t *)(w + GROUP * PANEL);
         ints part[INT_ROWS][2];
-        for (int r = 0; r < rows; r++)
-            part[r][0] = part[r][1] = all_int(-128 * in->sums[(row + r) * groups + g]);
+        for (int r = 0; r < rows; r++) part[r][0] = part[r][1] = all_int(in->offsets[at + r]);
         for (int j = 0; j < GROUP / 4; j++) {
             bytes w0 = load_bytes(w + j * 128), w1 = load_bytes(w + j * 128 + 64);
             for (int r = 0; r < rows; r++) {
-                int64_t at = (int64_t)(row + r) * in->num_inputs + g * GROUP + 4 * j;
-                int32_t four = four_codes(in->codes + at);
+                int32_t four = four_codes(codes + r * GROUP + 4 * j);
                 part[r][0] = dot4(part[r][0], w0, four);
                 part[r][1] = dot4(part[r][1], w1, four);
             }
         }
-        const uint16_t *tail = (const uint16_t *)(w + GROUP * PANEL);
-        floats scale0 = from_halves(tail), scale1 = from_halves(tail + LANES);
+        floats scale0 = from_halves(scales), scale1 = from_halves(scales + LANES);
         for (int r = 0; r < rows; r++) {
-            floats scale = all(in->scales[(row + r) * groups + g]);
+            floats scale = all(in->scales[at + r]);
             sums[r][0] = fused(to_floats(part[r][0]), scale0 * scale, sums[r][0]);
             sums[r][1] = fused(to_floats(part[r][1]), scale1 * scale, sums[r][1]);
         }
@@ -212,11 +212,15 @@ KERNEL int8_kernel(int rows, const char *panel, const Inputs *in, int row, float
 
 KERNEL int4_kernel(int rows, const char *panel, const Inputs *in, int row, floats results[][2]) {
     floats sums[INT_ROWS][2];
-    int groups = in->num_inputs / GROUP;
     const uint8_t *w = (const uint8_t *)panel;
     const bytes nibble = (bytes)all_int(0x0f0f0f0f);
+    int64_t at = row;
     for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = all(0);
-    for (int g = 0; g < groups; g++, w += INT4_GROUP_BYTES) {
+    for (int g = 0; g < in->num_inputs / GROUP; g++, at += in->num_rows, w += INT4_GROUP_BYTES) {
+        const int8_t *codes = in->codes + at * GROUP;
+        const uint16_t *scales = (const uint16_t *)(w + CODES);
+        for (int line = 0; rows > 2 && line < INT4_GROUP_BYTES; line += 64)
+            __builtin_prefetch(w + AHEAD + line);
         ints part[INT_ROWS][2];
         for (int r = 0; r < rows; r++) part[r][0] = part[r][1] = all_int(0);
         for (int j = 0; j < GROUP / 8; j++) {
@@ -224,20 +228,16 @@ KERNEL int4_kernel(int rows, const char *panel, const Inputs *in, int row, float
             bytes low0 = b0 & nibble, high0 = (bytes)((shorts)b0 >> 4) & nibble;
             bytes low1 = b1 & nibble, high1 = (bytes)((shorts)b1 >> 4) & nibble;
             for (int r = 0; r < rows; r++) {
-                int64_t at = (int64_t)(row + r) * in->num_inputs + g * GROUP + 4 * j;
-                int32_t first = four_codes(in->codes + at);
-                int32_t second = four_codes(in->codes + at + GROUP / 2);
+                const int8_t *four = codes + r * GROUP + 4 * j;
+                int32_t first = four_codes(four), second = four_codes(four + GROUP / 2);
                 part[r][0] = dot4(dot4(part[r][0], low0, first), high0, second);
                 part[r][1] = dot4(dot4(part[r][1], low1, first), high1, second);
             }
         }
-        const uint16_t *tail = (const uint16_t *)(w + CODES);
-        floats scale0 = from_halves(tail), scale1 = from_halves(tail + LANES);
-        floats low0 = from_halves(tail + PANEL), low1 = from_halves(tail + PANEL + LANES);
+        floats scale0 = from_halves(scales), scale1 = from_halves(scales + LANES);
+        floats low0 = from_halves(scales + PANEL), low1 = from_halves(scales + PANEL + LANES);
         for (int r = 0; r < rows; r++) {
-            int at = (row + r) * groups + g;
-            floats scale = all(in->scales[at]);
-            floats total = scale * all((float)in->sums[at]);
+            floats scale = all(in->scales[at + r]), total = all(in->totals[at + r]);
             sums[r][0] = fused(to_floats(part[r][0]), scale0 * scale, sums[r][0]);
             sums[r][1] = fused(to_floats(part[r][1]), scale1 * scale, sums[r][1]);
             sums[r][0] = fused(low0, total, sums[r][0]);
@@ -281,6 +281,16 @@ DISPATCH(int4_rows, INT4)
 DISPATCH(float32_rows, FLOAT32)
 DISPATCH(bfloat16_rows, BFLOAT16)
 
+/* The first `width` outputs of a panel that is not full. */
+static void put_some(const floats sums[2], const float *bias, int width, int adds, float *y) {
+    float part[PANEL];
+    store(part, sums[0]), store(part + LANES, sums[1]);
+    for (int i = 0; i < width; i++) {
+        float value = bias ? part[i] + bias[i] : part[i];
+        y[i] = adds ? y[i] + value : value;
+    }
+}
+
 typedef void Rows(int rows, const char *panel, const Inputs *in, int row, floats sums[][2]);
 
 void multiply(const Product *product, const Inputs *inputs, int row, int num_rows, int from, int to,
@@ -301,12 +311,15 @@ void multiply(const Product *product, const Inputs *inputs, int row, int num_row
             floats sums[FLOAT_ROWS][2];
             kernel(rows, weights, inputs, at, sums);
             for (int r = 0; r < rows; r++) {
-                float *y = outputs + (at - row + r) * stride + first, part[PANEL];
-                store(part, sums[r][0]), store(part + LANES, sums[r][1]);
-                for (int i = 0; i < width; i++) {
-                    float value = part[i];
-                    if (product->bias) value += product->bias[first + i];
-                    y[i] = adds ? y[i] + value : value;
+                float *y = outputs + (at - row + r) * stride + first;
+                if (width < PANEL) {
+                    put_some(sums[r], product->bias ? product->bias + first : NULL, width, adds, y);
+                    continue;
+                }
+                for (int half = 0; half < 2; half++) {
+                    floats value = sums[r][half];
+                    if (product->bias) value += load(product->bias + first + half * LANES);
+                    store(y + half * LANES, adds ? load(y + half * LANES) + value : value);
                 }
             }
             at += rows;

@@ -21,10 +21,12 @@ typedef struct {
 typedef struct {
     const float *values; /* (rows, stride) */
     int64_t stride;
-    int8_t *codes;   /* (rows, num_inputs) of int8 and int4 */
-    float *scales;   /* (rows, groups) */
-    int32_t *sums;   /* (rows, groups) of the codes */
-    int32_t num_inputs;
+    /* Of int8 and int4. Groups come first: a group's rows are read together. */
+    int8_t *codes;    /* (groups, rows, 32) */
+    float *scales;    /* (groups, rows) */
+    float *totals;    /* (groups, rows): a group's sum */
+    int32_t *offsets; /* (groups, rows): what codes without a sign make too much */
+    int32_t num_inputs, num_rows;
 } Inputs;
 
 int64_t packed_bytes(int format, int num_outputs, int num_inputs);

@@ -41,6 +41,11 @@ PHASE(attend_to) {
     attend_part(step, layer, chunk, thread);
 }
 
+PHASE(round_attended) {
+    BEGIN;
+    round_row(&layer->output, &step->attended_in, chunk);
+}
+
 PHASE(join) {
     BEGIN;
     multiply_chunk(step, &layer->output, &step->attended_in, step->batch->num_rows, chunk,
@@ -96,6 +101,7 @@ static int plan(Step *step, Phase *phases) {
         phases[count++] = (Phase){project, index, num_chunks(step, &layer->qkv)};
         phases[count++] = (Phase){place, index, rows};
         phases[count++] = (Phase){attend_to, index, num_parts(step)};
+        if (rounds_after(step, layer)) phases[count++] = (Phase){round_attended, index, rows};
         phases[count++] = (Phase){join, index, num_chunks(step, &layer->output)};
         phases[count++] = (Phase){norm_again, index, rows};
         phases[count++] = (Phase){gate, index, num_gate_chunks(step, layer)};
@@ -128,7 +134,7 @@ int run_step(const Model *model, const Batch *batch, Space *space, Pool *pool) {
     if (!reserve(space, arena.used)) return 1;
     arena = (Arena){.base = space_memory(space)};
     lay_out(&step, &arena);
-    Phase *phases = pool_phases(pool, 8 * model->num_layers + 4);
+    Phase *phases = pool_phases(pool, 9 * model->num_layers + 4);
     if (!phases) return 1;
     pool_run(pool, plan(&step, phases), &step);
     return 0;

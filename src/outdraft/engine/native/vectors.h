@@ -132,12 +132,26 @@ INLINE float sum_of(floats v) {
     return x[0];
 }
 
+INLINE int32_t sum_of_ints(ints v) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_epi32((__m512i)v);
+#else
+    int32_t sum = 0;
+    for (int lane = 0; lane < LANES; lane++) sum += v[lane];
+    return sum;
+#endif
+}
+
 INLINE float largest_of(floats v) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_max_ps((__m512)v);
+#else
     float x[LANES];
     memcpy(x, &v, sizeof x);
     for (int width = LANES / 2; width; width /= 2)
         for (int i = 0; i < width; i++) x[i] = x[i] > x[i + width] ? x[i] : x[i + width];
     return x[0];
+#endif
 }
 
 /* The nearest whole numbers, ties to even, of |v| < 2^22. */

@@ -6,7 +6,6 @@
 #include "vectors.h"
 
 enum { ROWS_AT_ONCE = 64 }; /* of the gates: what a thread holds before it multiplies them */
-enum { LONG_RUN = 16 };     /* longer runs are dealt to several threads */
 enum { CHUNK_BYTES = 1 << 15 };
 
 struct Space {
@@ -33,10 +32,12 @@ static void *take(Arena *arena, size_t bytes) {
 
 Inputs take_inputs(Arena *arena, float *values, int rows, int num_inputs) {
     size_t groups = (size_t)num_inputs / GROUP;
-    Inputs inputs = {.values = values, .stride = num_inputs, .num_inputs = num_inputs};
+    Inputs inputs = {
+        .values = values, .stride = num_inputs, .num_inputs = num_inputs, .num_rows = rows};
     inputs.codes = take(arena, (size_t)rows * num_inputs);
     inputs.scales = take(arena, rows * groups * sizeof(float));
-    inputs.sums = take(arena, rows * groups * sizeof(int32_t));
+    inputs.totals = take(arena, rows * groups * sizeof(float));
+    inputs.offsets = take(arena, rows * groups * sizeof(int32_t));
     return inputs;
 }
 
@@ -205,42 +206,48 @@ void place_row(Step *step, const Layer *layer, int row) {
         write_row(cache, qkv, head, step->batch->slots[row], layer->keys, layer->values);
 }
 
-static void attend_rows(Step *step, const Layer *layer, int run, int row, int count, int head,
-                        int thread) {
-    const Model *model = step->model;
-    const Batch *batch = step->batch;
-    int per_kv = model->cache.num_heads / model->cache.num_kv_heads;
-    attend(&model->cache, step->qkv + (int64_t)row * step->qkv_size, step->qkv_size, count, head,
-           batch->positions[row], layer->window, model->first_key,
-           batch->tables + batch->first_blocks[run], layer->keys, layer->values,
-           step->scratch + thread * step->scratch_size,
-           step->attended + (int64_t)row * step->query_size, step->query_size);
-    int groups = per_kv * model->cache.head_dim / GROUP;
-    if (is_rounded(&layer->output))
-        for (int r = row; r < row + count; r++)
-            for (int group = 0; group < groups; group++)
-                round_group(&step->attended_in, r, head * groups + group);
+/* Queries of one head that are one part: few where there would be no work for every thread. */
+static int queries_of(const Step *step) {
+    const CacheShape *cache = &step->model->cache;
+    int queries = step->batch->num_rows * cache->num_heads, size = QUERIES;
+    while (size > 1 && queries < 2 * size * pool_size(step->pool)) size /= 2;
+    return size;
+}
+
+static int parts_of(const Step *step, int run, int size) {
+    const CacheShape *cache = &step->model->cache;
+    return (rows_of(step->batch, run) * (cache->num_heads / cache->num_kv_heads) + size - 1) / size;
 }
 
 int num_parts(const Step *step) {
-    const Batch *batch = step->batch;
-    int parts = 0;
-    for (int run = 0; run < batch->num_runs; run++)
-        parts += (rows_of(batch, run) + LONG_RUN - 1) / LONG_RUN;
+    int parts = 0, size = queries_of(step);
+    for (int run = 0; run < step->batch->num_runs; run++) parts += parts_of(step, run, size);
     return parts * step->model->cache.num_kv_heads;
 }
 
 void attend_part(Step *step, const Layer *layer, int chunk, int thread) {
+    const Model *model = step->model;
     const Batch *batch = step->batch;
-    int heads = step->model->cache.num_kv_heads, head = chunk % heads, part = chunk / heads;
-    for (int run = 0;; run++) {
-        int rows = rows_of(batch, run), parts = (rows + LONG_RUN - 1) / LONG_RUN;
-        if (part < parts) {
-            int at = part * LONG_RUN, count = rows - at < LONG_RUN ? rows - at : LONG_RUN;
-            attend_rows(step, layer, run, batch->first_rows[run] + at, count,
-                        head, thread);
-            return;
-        }
-        part -= parts;
-    }
+    const CacheShape *cache = &model->cache;
+    int heads = cache->num_kv_heads, head = chunk % heads, part = chunk / heads;
+    int run = 0, size = queries_of(step);
+    for (; part >= parts_of(step, run, size); run++) part -= parts_of(step, run, size);
+    int per_kv = cache->num_heads / heads, row = batch->first_rows[run];
+    int from = part * size, left = rows_of(batch, run) * per_kv - from;
+    int num = left < size ? left : size;
+    attend(cache, step->qkv + (int64_t)row * step->qkv_size, step->qkv_size, from, num, head,
+           batch->positions[row], layer->window, model->first_key,
+           batch->tables + batch->first_blocks[run], layer->keys, layer->values,
+           step->scratch + thread * step->scratch_size,
+           step->attended + (int64_t)row * step->query_size, step->query_size);
+    if (rounds_after(step, layer)) return;
+    int groups = cache->head_dim / GROUP;
+    for (int query = from; is_rounded(&layer->output) && query < from + num; query++)
+        for (int group = 0; group < groups; group++)
+            round_group(&step->attended_in, row + query / per_kv,
+                        (head * per_kv + query % per_kv) * groups + group);
+}
+
+int rounds_after(const Step *step, const Layer *layer) {
+    return is_rounded(&layer->output) && step->model->cache.head_dim % GROUP;
 }

@@ -39,6 +39,9 @@ void multiply_chunk(const Step *step, const Product *product, const Inputs *inpu
                     int chunk, float *outputs, int64_t stride, int adds);
 int num_gate_chunks(const Step *step, const Layer *layer);
 void multiply_gates(Step *step, const Layer *layer, int chunk);
-/* Parts of at most 16 rows of every run, each kv head by itself. */
+/* Some queries of one run and kv head are a part. */
 int num_parts(const Step *step);
 void attend_part(Step *step, const Layer *layer, int part, int thread);
+/* Whether a group of what was attended to belongs to several heads: then its row is rounded when
+ * all have been. */
+int rounds_after(const Step *step, const Layer *layer);
