@@ -52,7 +52,17 @@ from outdraft.tune.search import Search
 from outdraft.tune.settings import RunSettings
 from outdraft.whole_file import write_json
 from outdraft.workload.plan import Blocks
-from tune_sweep import CONFIRM, SWEEP, Part, geometric, measure_all, records_of, say, without_start
+from tune_sweep import (
+    CONFIRM,
+    SWEEP,
+    Part,
+    geometric,
+    measure_all,
+    records_of,
+    say,
+    starts_untimed,
+    without_start,
+)
 
 WORKLOADS = ("code:0:1", "chat+qa:0.7:1", "summarization+extraction:0:4")
 _LESS = 0.92  # of a third of the time: requests must be no more than a third either
@@ -155,7 +165,7 @@ def run_tune(plan: RunPlan, folder: Path) -> tuple[Results, Standing]:
     ):
         # The schedule is no part of the sweep.
         settings = replace(plan.search, schedule_methods=())
-        search = Search(settings, journal, without_start(lab), prepare=lab.prepare)
+        search = Search(settings, journal, without_start(lab), prepare=starts_untimed(lab))
         outcomes, schedule = search.run()
         results = make_results(plan.context, settings, outcomes, schedule, journal)
         return results, outcomes[0].standing

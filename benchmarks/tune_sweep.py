@@ -13,7 +13,7 @@ from outdraft.records import Record
 from outdraft.speculation import Speculation
 from outdraft.stats.ratios import Ratio, Throughput, throughput_ratio
 from outdraft.tune.arm import Load, name_of
-from outdraft.tune.journal import Block, Failure, Journal
+from outdraft.tune.journal import Block, Failure, Journal, Start
 from outdraft.tune.lab import Lab
 
 SWEEP, CONFIRM = "sweep", ("confirm", "confirm 2", "confirm 3")  # parts of the journal
@@ -34,8 +34,8 @@ def measure_all(
     """Every arm once a block, in an order of the block's own; what is there is not done again."""
     measure = without_start(lab)
     total, began, before = num_blocks * len(arms), time.monotonic(), _num_done(journal, part)
-    if before < total:
-        lab.prepare(arms)
+    while before < total and lab.prepare(part, arms) is not None:
+        pass
     for number in range(num_blocks):
         order = list(arms)
         random.Random(f"{part.name}/{number}").shuffle(order)
@@ -63,6 +63,16 @@ def without_start(lab: Lab) -> Callable[[Load, Speculation, int], Block | Failur
         return replace(entry, duration_s=entry.duration_s - entry.start_s, start_s=0.0)
 
     return measure
+
+
+def starts_untimed(lab: Lab) -> Callable[[Load, Sequence[Speculation]], Start | None]:
+    """`lab.prepare`, likewise."""
+
+    def prepare(load: Load, arms: Sequence[Speculation]) -> Start | None:
+        start = lab.prepare(load, arms)
+        return None if start is None else replace(start, duration_s=0.0)
+
+    return prepare
 
 
 def _num_done(journal: Journal, part: Part) -> int:

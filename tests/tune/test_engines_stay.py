@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from outdraft.decide.verdict import DONT_SHIP, INCONCLUSIVE, SHIP
-from outdraft.errors import OptionError
+from outdraft.durations import format_duration
 from outdraft.speculation import OFF, Speculation
 from outdraft.tune.arm import FINAL, Load
 from outdraft.tune.cards import Cards
@@ -19,7 +19,7 @@ from outdraft.tune.journal import Block, Failure, Journal
 from outdraft.tune.keeping import Keeping
 from outdraft.tune.lab import Lab
 from outdraft.tune.options import ASLEEP, VISITS
-from outdraft.tune.outcome import LoadOutcome
+from outdraft.tune.outcome import LoadOutcome, RunContext, make_results
 from outdraft.tune.requests import block_size
 from outdraft.tune.rules import Objective, Rules, SearchSettings
 from outdraft.tune.search import Search
@@ -58,6 +58,20 @@ def requests_of(loads: tuple[Load, ...], journal: Journal | None) -> dict[str, B
     }
 
 
+def settings_of(
+    loads: tuple[Load, ...],
+    arms: tuple[Speculation, ...],
+    budget_s: float,
+    keeping: Keeping,
+    cards: Cards = Cards(),  # noqa: B008
+) -> SearchSettings:
+    rules = Rules(Objective(), fills_slots=True)
+    return SearchSettings(
+        arms, loads, rules, budget_s, dict.fromkeys((each.name for each in loads), 1),
+        keeps_engines=keeping.how != VISITS, shares_process=False, cards=cards,
+    )  # fmt: skip
+
+
 def search(
     stage: Stage,
     path: Path,
@@ -68,11 +82,7 @@ def search(
     arms: tuple[Speculation, ...] = ARMS,
     cards: Cards = Cards(),  # noqa: B008
 ) -> tuple[list[LoadOutcome], Journal]:
-    rules = Rules(Objective(), fills_slots=True)
-    settings = SearchSettings(
-        arms, loads, rules, budget_s, dict.fromkeys((each.name for each in loads), 1),
-        keeps_engines=keeping.how != VISITS, shares_process=False, cards=cards,
-    )  # fmt: skip
+    settings = settings_of(loads, arms, budget_s, keeping, cards)
     lab = Lab(
         VLLM, requests_of(loads, None), stage.start, longest=6,  # type: ignore[arg-type]
         keeping=keeping, available_bytes=lambda: None, clock=lambda: stage.clock, cards=cards,
@@ -174,19 +184,27 @@ def test_without_the_last_visit_there_is_no_verdict(slower: float, tmp_path: Pat
 
 
 @pytest.mark.parametrize("keeping", [Keeping(VISITS, 1), Keeping(ASLEEP)])
-def test_a_budget_that_is_too_small_for_one_arm_is_refused(
-    keeping: Keeping, tmp_path: Path
+@pytest.mark.parametrize(("num_loads", "num_arms"), [(1, 1), (2, 9)])
+def test_a_budget_in_which_no_arm_can_be_judged_names_one_in_which_all_loads_are(
+    keeping: Keeping, num_loads: int, num_arms: int, tmp_path: Path
 ) -> None:
-    """With what would do; no verdict could come of it."""
-    short: dict[str, Any] = {"keeping": keeping, "loads": LOADS[:1], "arms": ARMS[:1]}
+    loads, arms = LOADS[:num_loads], ARMS[:num_arms]
+    short: dict[str, Any] = {"keeping": keeping, "loads": loads, "arms": arms}
     stage = Stage(WINNING, start_s=30)
-    with pytest.raises(OptionError, match=r"--budget 90s is too small.* give (\d+)m or more") as at:
-        search(stage, tmp_path / "journal", budget_s=90, **short)
+    outcomes, journal = search(stage, tmp_path / "journal", budget_s=90, **short)
     assert stage.starts == {"off": 1}, "nothing was started in vain"
-    minutes = re.search(r"give (\d+)m", str(at.value))
-    assert minutes is not None
-    outcomes, _ = search(stage, tmp_path / "journal", budget_s=60 * int(minutes[1]), **short)
-    assert outcomes[0].standing.verdict is not None
+    settings = settings_of(loads, arms, 90, keeping)
+    results = make_results(RunContext({}, "vllm", "target"), settings, outcomes, (), journal)
+    assert not results.is_complete
+    over = "the time was over before anything was compared with off"
+    assert results.notes[0] == f"concurrency 1: {over}"
+    assert results.enough_s is not None
+    done = len(journal.blocks)
+    words = f"--budget {format_duration(results.enough_s)} would have been enough"
+    assert results.notes[-1].startswith(words)
+    assert results.notes[-1].endswith(f"goes on with the {done} blocks that there are")
+    outcomes, _ = search(stage, tmp_path / "journal", budget_s=results.enough_s, **short)
+    assert all(each.standing.verdict is not None for each in outcomes)
 
 
 def test_off_that_fails_in_the_final_leaves_nothing_to_judge_by(tmp_path: Path) -> None:
@@ -237,7 +255,8 @@ def test_killed_and_continued_nothing_is_measured_twice(tmp_path: Path) -> None:
             outcomes, journal = search(stage, tmp_path / "killed", **short)
         assert set(stage.starts.values()) <= {1}
     lines = (tmp_path / "killed").read_text().splitlines()
-    assert len(lines) == 1 + len(journal.blocks) + len(journal.failures) + len(journal.answer_times)
+    kept = (journal.blocks, journal.failures, journal.answer_times, journal.starts)
+    assert len(lines) == 1 + sum(map(len, kept))
     assert [each.result.best for each in outcomes] == [each.result.best for each in whole]
 
 
@@ -254,9 +273,12 @@ def test_in_a_final_that_is_continued_both_engines_are_started_first(tmp_path: P
             raise Killed
         return planted.measure(load, arm, block)
 
+    def prepare(load: Load, arms: Sequence[Speculation]) -> None:
+        prepared.append({*arms})
+
     for _ in range(2):
         prepared.clear()
         with Journal(tmp_path / "journal", {"header": 1}) as journal, suppress(Killed):
-            Search(settings, journal, measure, prepare=lambda arms: prepared.append({*arms})).run()
+            Search(settings, journal, measure, prepare=prepare).run()
     assert measured.count(FINAL) > 4
     assert prepared[0] == {OFF, arm}

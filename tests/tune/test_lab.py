@@ -26,7 +26,7 @@ from outdraft.testing.fake_server import FakeServer, fake_server
 from outdraft.tune import engines as lab_module
 from outdraft.tune.arm import FINAL, Load, name_of
 from outdraft.tune.engines import RunningEngine
-from outdraft.tune.journal import Block, Failure
+from outdraft.tune.journal import Block, Failure, Start
 from outdraft.tune.lab import Lab
 from outdraft.workload.plan import Blocks, make_blocks
 from outdraft.workload.sets import built_in
@@ -182,22 +182,31 @@ def test_control_c_in_the_first_request_is_no_failure_of_the_arm(
 PROPOSERS = (OFF, Speculation("ngram", k=8), Speculation("suffix", k=8))
 
 
+def all_started(lab: Lab, load: Load, arms: Sequence[Speculation]) -> list[Start]:
+    starts = []
+    while (start := lab.prepare(load, arms)) is not None:
+        starts.append(start)
+    return starts
+
+
 def test_engines_that_are_measured_next_are_started_first(lab: Lab, played: PlayedEngines) -> None:
     played.start_s = 10
-    lab.prepare(PROPOSERS)
-    lab.prepare(PROPOSERS)
+    last_is_off = [*PROPOSERS[1:], OFF]
+    assert all_started(lab, ONE, PROPOSERS) == [
+        Start(ONE.name, name_of(arm), 10) for arm in last_is_off
+    ]
     assert played.num_starts == 3
     for number in range(2):
         for arm in PROPOSERS:
             found = lab.measure(ONE, arm, number)
             assert isinstance(found, Block)
-            assert (found.duration_s, found.start_s) == ((10, 10) if number == 0 else (0, 0))
+            assert (found.duration_s, found.start_s) == (0, 0), "the start has its own entry"
     assert played.num_starts == 3
 
 
 def test_what_went_wrong_ahead_is_the_result_of_the_arm(lab: Lab, played: PlayedEngines) -> None:
     played.are_idle = True
-    lab.prepare(PROPOSERS)
+    all_started(lab, ONE, PROPOSERS)
     assert [each.is_stopped for each in played.engines] == [True, True, False], "off is the last"
     assert isinstance(lab.measure(ONE, OFF, 0), Block)
     for arm in PROPOSERS[1:]:
@@ -209,7 +218,7 @@ def test_what_went_wrong_ahead_is_the_result_of_the_arm(lab: Lab, played: Played
 
 def test_engines_for_which_there_is_no_room_wait(lab: Lab, played: PlayedEngines) -> None:
     played.free_bytes = 149  # an engine takes 100
-    lab.prepare(PROPOSERS)
+    all_started(lab, ONE, PROPOSERS)
     assert played.num_starts == 1, "the first needs nobody's room"
     assert isinstance(lab.measure(ONE, PROPOSERS[2], 0), Block)
     assert [each.is_stopped for each in played.engines] == [True, False]
@@ -301,20 +310,21 @@ def test_side_by_side_off_is_not_the_oldest_process_in_the_final(played: PlayedE
 
 def test_side_by_side_a_final_that_is_continued_starts_both_once(played: PlayedEngines) -> None:
     lab = make_lab(played, Vllm(Installation("0.22.1", frozenset(), device="cpu")))
-    arm, played.start_s = Speculation("ngram", k=4), 10
+    arm, played.start_s, starts = Speculation("ngram", k=4), 10, list[Start]()
     final = ONE.in_part(FINAL, name_of(arm))
     lab.blocks = {**lab.blocks, final.plan_name: lab.blocks[ONE.name]}
     for block in (2, 3):
         for one, other in ((OFF, arm), (arm, OFF)):
-            lab.prepare((one, other))
+            starts += all_started(lab, final, (one, other))
             found = lab.measure(final, one, block)
             assert isinstance(found, Block)
-            assert found.start_s == (10 if block == 2 else 0)
+            assert found.start_s == 0
+    assert starts == [Start(final.name, name, 10) for name in (name_of(arm), "off")]
     assert played.num_starts == 2, "the arm, then off, which is not the older one"
 
 
 def test_side_by_side_what_forgets_by_a_start_is_not_started_ahead(played: PlayedEngines) -> None:
     lab = make_lab(played, Vllm(Installation("0.11.0", frozenset(), device="cpu")))
-    lab.prepare(PROPOSERS[::2])
+    all_started(lab, ONE, PROPOSERS[::2])
     assert isinstance(lab.measure(ONE, PROPOSERS[2], 0), Block)
     assert played.num_starts == 2

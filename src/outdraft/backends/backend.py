@@ -68,6 +68,7 @@ class Capabilities:
     # where the engine was started with `Serving.forgets`; "": it has to be started again.
     forget_paths: Mapping[str, str] = field(default_factory=dict)
     sleep: Sleep | None = None  # where the engine was started with `Serving.can_sleep`
+    usual_start_s: float = 60.0  # until a process answers, beside loading weights: a guess
     # Quantizations of a draft that are no flag but another file → what that file is.
     quantized_files: Mapping[str, str] = field(default_factory=dict)
 

@@ -46,6 +46,7 @@ class Embedded:
             default_num_seqs=_DEFAULT_SLOTS,
             needs_local_files=True,
             forget_paths={"suffix": "/forget"},
+            usual_start_s=6.0,
         )
 
     def launch(self, serving: Serving, speculation: Speculation, port: int) -> Launch:

@@ -15,6 +15,7 @@ from outdraft.modelspec.mtp import num_mtp_layers
 from outdraft.plan import PlanSettings, find_model, plan_memory
 from outdraft.plan.devices import Devices
 from outdraft.plan.plan import Plan
+from outdraft.plan.sizes import active_parameters
 from outdraft.speculation import LOOKED_UP, MAX_K, WITH_DRAFT, Speculation
 from outdraft.tune.arm import name_of, proposer_name
 from outdraft.tune.results import MemoryResult, Pruned
@@ -165,6 +166,13 @@ class Pruner:
         """None where the speculation cannot be planned."""
         try:
             return _plan(self.serving, self.devices, speculation)
+        except OutdraftError:
+            return None
+
+    def num_parameters(self) -> int | None:
+        """Of the target, that a token passes; None where its files cannot be read here."""
+        try:
+            return active_parameters(find_model(self.serving.target).spec)
         except OutdraftError:
             return None
 

@@ -6,7 +6,7 @@ was killed continues where it was, and ends as if it had never been interrupted.
 
 import fcntl
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from outdraft.observe import Written
 from outdraft.records import Record, record_from_json, record_to_json
 
 SCHEMA = 1
+SHORTEST_START_S = 0.5  # what takes less is no start worth waiting for
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,20 @@ class AnswerTime:
     start_s: float = 0.0
 
 
-Entry = Block | Failure | Retry | AnswerTime
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The start of an engine before the block that needs it; whether it succeeded shows there."""
+
+    load: str
+    arm: str
+    duration_s: float
+
+    @property
+    def start_s(self) -> float:
+        return self.duration_s
+
+
+Entry = Block | Failure | Retry | AnswerTime | Start
 
 
 class Journal(LineFile):
@@ -78,6 +92,7 @@ class Journal(LineFile):
         self.blocks: dict[tuple[str, str, int], Block] = {}
         self.failures: dict[tuple[str, str], Failure] = {}
         self.answer_times: dict[str, AnswerTime] = {}  # by the name of a load
+        self.starts: list[Start] = []
         self.is_resumed = False
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
         try:
@@ -99,10 +114,7 @@ class Journal(LineFile):
 
     def elapsed_s(self, load: str | None = None) -> float:
         """Seconds of measuring, under one load or all, before a kill and after it."""
-        entries: list[Block | Failure | AnswerTime] = [
-            *self.answer_times.values(), *self.blocks.values(), *self.failures.values(),
-        ]  # fmt: skip
-        return sum(each.duration_s for each in entries if load in (None, each.load))
+        return sum(each.duration_s for each in self._timed() if load in (None, each.load))
 
     def starts_s(self, load: str | None = None) -> float:
         """The part of `elapsed_s` in which engines started."""
@@ -110,10 +122,13 @@ class Journal(LineFile):
 
     def each_start_s(self, load: str | None = None) -> list[float]:
         """The same, one by one."""
-        entries: list[Block | Failure | AnswerTime] = [
-            *self.answer_times.values(), *self.blocks.values(), *self.failures.values(),
-        ]  # fmt: skip
-        return [each.start_s for each in entries if load in (None, each.load)]
+        return [each.start_s for each in self._timed() if load in (None, each.load)]
+
+    def _timed(self) -> Iterator[Block | Failure | AnswerTime | Start]:
+        yield from self.answer_times.values()
+        yield from self.starts
+        yield from self.blocks.values()
+        yield from self.failures.values()
 
     def of(self, load: str, arm: str) -> list[Block]:
         """Blocks of one arm under one load, by number."""
@@ -159,6 +174,8 @@ class Journal(LineFile):
                 self.failures[entry.load, entry.arm] = entry
             case AnswerTime():
                 self.answer_times[entry.load] = entry
+            case Start():
+                self.starts.append(entry)
             case Retry():
                 for each in entry.arms:
                     self.failures.pop(each, None)
@@ -250,6 +267,8 @@ def _from_json(data: Mapping[str, Any]) -> Entry:
         return Retry(tuple((load, arm) for load, arm in data["retry"]["arms"]))
     if "answertime" in data:
         return AnswerTime(**data["answertime"])
+    if "start" in data:
+        return Start(**data["start"])
     if "failure" in data:
         return Failure(**data["failure"])
     values = dict(data["block"])

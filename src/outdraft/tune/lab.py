@@ -29,7 +29,7 @@ from outdraft.speculation import OFF, Speculation
 from outdraft.tune.arm import Load, name_of, proposer_name
 from outdraft.tune.cards import Cards
 from outdraft.tune.engines import RunningEngine, StartEngine
-from outdraft.tune.journal import AnswerTime, Block, Failure
+from outdraft.tune.journal import AnswerTime, Block, Failure, Start
 from outdraft.tune.keeping import Keeping
 from outdraft.tune.options import SIDE_BY_SIDE
 from outdraft.tune.pool import EnginePool
@@ -79,7 +79,6 @@ class Lab(AbstractContextManager["Lab"]):
         self._order: list[str] = []  # keys of engines, the last started last
         self._renews_off = keeping.how == SIDE_BY_SIDE and not self._shares_process
         self._starts_ahead = keeping.how == SIDE_BY_SIDE
-        self._started_ahead_s: dict[str, float] = {}  # seconds of starts made by `prepare`
 
     def __exit__(self, *exc: object) -> None:
         self.close()
@@ -87,24 +86,25 @@ class Lab(AbstractContextManager["Lab"]):
     def close(self) -> None:
         self._pool.close()
 
-    def prepare(self, arms: Sequence[Speculation]) -> None:
-        """Starts the engines of arms that are measured next, as far as they fit side by side.
+    def prepare(self, load: Load, arms: Sequence[Speculation]) -> Start | None:
+        """Starts an engine of the arms that are measured next, in this order, where it fits beside
+        the others. None where there is none to start.
 
         Arms that are compared are then measured without starts in between, during which the
-        machine may change. The time of a start, or its failure, counts for the arm's first block.
-        Off is started last: of two equal processes the one that was started first can be some
-        percent slower, which would be taken for a speedup.
+        machine may change. Off is started last: of two equal processes the one that was started
+        first can be some percent slower, which would be taken for a speedup.
         """
         for arm in sorted(arms, key=lambda each: each.is_off) if self._starts_ahead else ():
             key = self._key(arm)
             if key in self._pool or key in self._broken or self._starts_anew(arm):
                 continue
             if not self._pool.has_room(key):
-                return
+                break
             began = self._clock()
-            with suppress(OutdraftError):
+            with suppress(OutdraftError):  # the arm's block will say so
                 self._engine(arm, key)
-            self._started_ahead_s[key] = self._clock() - began
+            return Start(load.name, name_of(arm), self._clock() - began)
+        return None
 
     def measure_answer(self, load: Load) -> AnswerTime:
         """What an answer takes without speculation."""
@@ -124,14 +124,13 @@ class Lab(AbstractContextManager["Lab"]):
     def measure(self, load: Load, arm: Speculation, block: int) -> Block | Failure:
         """One block, or why there is none: an engine's failure is a result of its arm."""
         key = self._key(arm, load)
-        ahead_s = self._started_ahead_s.pop(key, 0.0)
-        began, start_s = self._clock() - ahead_s, 0.0
+        began, start_s = self._clock(), 0.0
         try:
             if self._renews_off and arm.is_off and self._is_older(key, load.subject):
                 self._pool.drop(key)
             if self._starts_anew(arm):
                 self._pool.drop(key)
-            is_new = self._shares_process or ahead_s > 0 or key not in self._pool
+            is_new = self._shares_process or key not in self._pool
             try:
                 engine = self._forgetful_engine(arm, key)
             finally:

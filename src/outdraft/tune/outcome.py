@@ -25,6 +25,7 @@ from outdraft.tune.journal import (
     valid_blocks,
     valid_records,
 )
+from outdraft.tune.out_of_time import find_out_of_time
 from outdraft.tune.prediction import reported_step_costs
 from outdraft.tune.race import Standing
 from outdraft.tune.results import (
@@ -53,8 +54,13 @@ class LoadOutcome:
     """Where the race under one load ended."""
 
     standing: Standing
-    is_out_of_time: bool  # the final ended before it had all its blocks
+    is_out_of_time: bool  # it ended before the final had all its blocks, or before there was one
     result: LoadResult
+
+    @property
+    def is_unfinished(self) -> bool:
+        """More time might have changed the answer."""
+        return self.is_out_of_time and not self.standing.is_clear
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,9 @@ def make_results(
 ) -> Results:
     main = outcomes[0]
     best = main.standing.best or OFF
+    standings = {each.result.name: each.standing for each in outcomes}
+    unfinished = [each.result.name for each in outcomes if each.is_unfinished]
+    out_of_time = find_out_of_time(settings, standings, unfinished, journal)
     scheduled = scheduled_arm(best, schedule, settings)
     steps = reported_step_costs(list(journal.blocks.values()))
     return Results(
@@ -98,9 +107,10 @@ def make_results(
         duration_s=journal.elapsed_s(),
         num_requests=journal.num_requests,
         step_seconds={} if steps is None else {str(n): s for n, s in steps.measured.items()},
-        notes=(*_notes(outcomes, journal), *context.warnings),
+        notes=(*_notes(outcomes, journal), *out_of_time.notes, *context.warnings),
         has_schedule=best.method in settings.schedule_methods,
-        is_complete=all(each.standing.is_clear or not each.is_out_of_time for each in outcomes),
+        is_complete=not unfinished,
+        enough_s=out_of_time.enough_s,
     )
 
 
@@ -160,9 +170,8 @@ def _why_unclear(outcome: LoadOutcome) -> str:
     if name_of(OFF) in standing.failed:
         return "off failed, and without it nothing can be compared"
     if standing.best is None:
-        is_over = standing.next_arms and not standing.is_profiled
-        if is_over:
-            return "the time was over before the first blocks of every proposer"
+        if outcome.is_out_of_time:
+            return "the time was over before anything was compared with off"
         return "every arm but off failed"
     if outcome.is_out_of_time:
         return "the time was over before the answer was clear"

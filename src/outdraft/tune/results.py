@@ -228,6 +228,8 @@ class Results:
     # Whether the engine can change the draft length by load. Not in results of before.
     has_schedule: bool | None = None
     is_complete: bool = True  # False: the budget ended before a verdict or the best arm was clear
+    # Seconds of a budget in which nothing would have been left out; None: nothing was
+    enough_s: float | None = None
 
     @property
     def main(self) -> LoadResult | None:

@@ -14,6 +14,7 @@ from outdraft.stats.ratios import Ratio, Throughput, throughput_ratio
 from outdraft.tune.arm import Load
 from outdraft.tune.cards import Cards
 from outdraft.tune.options import OBJECTIVES
+from outdraft.tune.pace import Pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ class SearchSettings:
     keeps_engines: bool = False  # they stay up to the end
     shares_process: bool = True  # one process serves every draft length of a proposer
     cards: Cards = Cards()  # noqa: RUF009 (frozen)
+    pace: Pace = Pace()  # noqa: RUF009 (frozen)
 
     @property
     def in_visits(self) -> bool:

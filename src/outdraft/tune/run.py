@@ -15,7 +15,7 @@ from outdraft.measure.memory import REMEMBERED
 from outdraft.plan import Plan
 from outdraft.shared_options import TARGET
 from outdraft.speculation import METHODS, OFF, WITH_DRAFT, Speculation
-from outdraft.tune.arm import by_proposer
+from outdraft.tune.arm import FINAL, by_proposer
 from outdraft.tune.candidates import (
     Pruner,
     Space,
@@ -30,11 +30,12 @@ from outdraft.tune.cards import Cards, deal_cards
 from outdraft.tune.engines import engine_starter
 from outdraft.tune.footprint import memory_words, most_together, own_engine_bytes
 from outdraft.tune.identity import identify
-from outdraft.tune.journal import Journal
+from outdraft.tune.journal import AnswerTime, Journal
 from outdraft.tune.keeping import Keeping, Memory, plan_keeping
 from outdraft.tune.lab import Lab
 from outdraft.tune.options import ASLEEP, SIDE_BY_SIDE, VISITS
 from outdraft.tune.outcome import RunContext, make_results
+from outdraft.tune.pace import Pace, guess_pace
 from outdraft.tune.requests import MAX_BLOCKS, deal_requests
 from outdraft.tune.results import Pruned, Results
 from outdraft.tune.rules import Rules, SearchSettings
@@ -42,6 +43,7 @@ from outdraft.tune.search import Progress, Search
 from outdraft.tune.servers import find_servers, known_drafts, server_finder
 from outdraft.tune.settings import RunSettings
 from outdraft.tune.starts import OnStart, StartTimes
+from outdraft.tune.time_told import TimeTold, resumed_words
 from outdraft.workload.plan import Blocks
 from outdraft.workload.prompt import Prompt
 from outdraft.workload.training import unseen_prompts
@@ -72,6 +74,21 @@ class RunPlan:
     header: Mapping[str, Any]  # identifies the run in its journal
     prompts: Sequence[Prompt]
     keeping: Keeping
+    num_parameters: int | None = None  # of the target, that a token passes; None: not known here
+
+    def guess_pace(
+        self, blocks: Mapping[str, Blocks], answer_times: Mapping[str, AnswerTime]
+    ) -> Pace:
+        loads = [load.in_part(part) for load in self.search.loads for part in ("", FINAL)]
+        is_started = not self.settings.servers
+        return guess_pace(
+            {load.name: load for load in loads},
+            blocks,
+            self.num_parameters,
+            self.backend.capabilities().usual_start_s if is_started else 0.0,
+            is_gpu=self.backend.installation.device != "cpu",
+            answer_times=answer_times,
+        )
 
     def lab(
         self,
@@ -151,8 +168,12 @@ def run_tuning(
             display.note(plan.keeping.memory)
         for warning in plan.context.warnings:
             display.note(f"note: {warning}")
+        settings = replace(plan.search, pace=plan.guess_pace(lab.blocks, journal.answer_times))
+        words, time_told = TimeTold(settings, journal).first()
         if journal.is_resumed:
-            display.note(f"going on with the run in {folder}")
+            display.note(resumed_words(journal, folder, settings.budget_s))
+        if words:
+            display.note(words)
         if retries_failed:
             journal.retry_failed()
         for (load, arm), failure in journal.failures.items():
@@ -164,9 +185,19 @@ def run_tuning(
         if repeats := plan.repeats_note(lab.blocks.values()):
             display.note(f"note: {repeats}")
             context = replace(context, warnings=(*context.warnings, repeats))
-        search = Search(plan.search, journal, lab.measure, display.progress, lab.prepare)
+        settings = replace(settings, pace=plan.guess_pace(lab.blocks, journal.answer_times))
+        time_told = replace(time_told, settings=settings)
+
+        def show(progress: Progress) -> None:
+            nonlocal time_told
+            words, time_told = time_told.again()
+            if words:
+                display.note(words)
+            display.progress(progress)
+
+        search = Search(settings, journal, lab.measure, show, lab.prepare)
         outcomes, schedule = search.run()
-        return make_results(context, plan.search, outcomes, schedule, journal)
+        return make_results(context, settings, outcomes, schedule, journal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +286,8 @@ def plan_run(settings: RunSettings) -> RunPlan:
         header["way of keeping engines"] = keeping.words
     if cards.others:
         header["cards of engines"] = cards.words
-    return RunPlan(settings, backend, search, blocks, context, header, prompts, keeping)
+    size = None if pruner is None else pruner.num_parameters()
+    return RunPlan(settings, backend, search, blocks, context, header, prompts, keeping, size)
 
 
 def _own_engines(settings: RunSettings) -> Ground:

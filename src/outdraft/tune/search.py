@@ -10,7 +10,6 @@ as if nothing had happened.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
 
 from outdraft.decide.texts import Agreement
 from outdraft.errors import OptionError
@@ -18,11 +17,12 @@ from outdraft.measure.summary import meets
 from outdraft.speculation import OFF, Schedule, Speculation
 from outdraft.stats.ratios import MIN_BLOCKS
 from outdraft.tune.arm import FINAL, SCHEDULE, Load, name_of, proposer_name
-from outdraft.tune.final import num_final_blocks
-from outdraft.tune.journal import Block, Failure, Journal, done_records
+from outdraft.tune.final import MIN_FINAL_BLOCKS, num_final_blocks
+from outdraft.tune.journal import Block, Failure, Journal, Start, done_records
 from outdraft.tune.judging import judge
 from outdraft.tune.outcome import LoadOutcome, load_result
 from outdraft.tune.race import Race, RaceCache, Standing
+from outdraft.tune.ranking import by_rank, rank_proposers
 from outdraft.tune.rules import Rules, SearchSettings
 from outdraft.tune.schedule import schedule_of, scheduled_arm
 from outdraft.tune.shares import TimeShares
@@ -32,7 +32,8 @@ from outdraft.tune.visits import plan_visits, visited_off
 PROFILE, RACE, TEXTS = "profile", "race", "texts"  # phases, as FINAL and SCHEDULE are
 
 Measure = Callable[[Load, Speculation, int], Block | Failure]  # one block of an arm under a load
-Prepare = Callable[[Sequence[Speculation]], None]  # arms that are measured next, in this order
+# Starts one engine of the arms that are measured next; None where all are up that can be
+Prepare = Callable[[Load, Sequence[Speculation]], Start | None]
 
 _FAR = 2.0  # an SLO that no request of the first blocks meets at this many times its limits
 _RACE_SHARE = 0.5  # of a load's time: the race takes no more, the rest is for the final
@@ -59,7 +60,7 @@ class Search:
     journal: Journal
     measure: Measure
     show: Callable[[Progress], None] = lambda progress: None
-    prepare: Prepare = lambda arms: None
+    prepare: Prepare = lambda load, arms: None
 
     @property
     def shares(self) -> TimeShares:
@@ -70,9 +71,11 @@ class Search:
         if not self.settings.shares_process:
             self._profile_loads()
         is_visited = self._run_visits() if self.settings.in_visits else None
-        outcomes = []
+        outcomes: list[LoadOutcome] = []
         for place, load in enumerate(self.settings.loads):
-            outcomes.append(self._run_load(load, self.shares.share_s(place), is_visited))
+            ranked = rank_proposers(self.settings.arms, [each.standing for each in outcomes])
+            share_s = self.shares.share_s(place)
+            outcomes.append(self._run_load(load, share_s, is_visited, ranked))
             if load == self.settings.loads[0]:
                 self._check_slo()
         best, main = outcomes[0].standing.best, outcomes[0].result
@@ -100,15 +103,20 @@ class Search:
         elapsed_s, budget_s = self.journal.elapsed_s(), self.settings.budget_s
         self.show(Progress(phase, load, standing, arm, elapsed_s, budget_s))
 
-    def _run_load(self, load: Load, allowed_s: float, is_visited: bool | None) -> LoadOutcome:
-        """`is_visited`: whether all visits were made, where the final is in visits."""
+    def _run_load(
+        self, load: Load, allowed_s: float, is_visited: bool | None, ranked: Sequence[str]
+    ) -> LoadOutcome:
+        """`is_visited`: whether all visits were made, where the final is in visits. `ranked`:
+        proposers, those first that are tried where there is not time for all."""
         rules = self._rules(load)
         part, off, cache = load.in_part(FINAL), name_of(OFF), RaceCache()
         is_whole, best = True, None
         while True:
-            standing = self._run_race(load, rules, allowed_s, cache)
+            standing = self._run_race(load, rules, allowed_s, cache, ranked)
             best = standing.best
             if best is None:
+                is_whole = standing.failed.keys() >= set(map(name_of, self.settings.arms))
+                is_whole = is_whole or off in standing.failed
                 break
             part = load.in_part(FINAL, name_of(best))
             if off in standing.failed:  # judged by the blocks of the final that there are
@@ -172,7 +180,14 @@ class Search:
         names = [name_of(arm) for arm in (OFF, *self.settings.arms)]
         return {name: self.journal.of(load.name, name) for name in names}
 
-    def _run_race(self, load: Load, rules: Rules, allowed_s: float, cache: RaceCache) -> Standing:
+    def _run_race(
+        self,
+        load: Load,
+        rules: Rules,
+        allowed_s: float,
+        cache: RaceCache,
+        ranked: Sequence[str] = (),
+    ) -> Standing:
         """Until an arm is chosen, or the race has had its share of the time."""
         settings, journal, is_main = self.settings, self.journal, load == self.settings.loads[0]
         while True:
@@ -186,9 +201,11 @@ class Search:
                 failed |= others  # without any other arm, the best of them is judged by its texts
             spent_s = self.shares.raced_s(load)
             rules = replace(rules, num_profile=self._num_profile(blocks, load, allowed_s))
-            arms = self.shares.startable(load)
-            if is_main and not arms and not failed:
-                raise self._too_small(load)
+            # Without a profile there is no answer at all: the main load may take all time for it.
+            profile_s = self.shares.budget_s if is_main else allowed_s
+            arms = self.shares.startable(load, profile_s, ranked)
+            if not arms and name_of(OFF) not in failed:
+                return Standing(failed=failed)
             standing = Race(arms, blocks, failed, rules, cache, self._offs_of(load)).standing()
             phase = RACE if standing.is_profiled else PROFILE
             self._show(phase, load, standing, None)
@@ -204,31 +221,16 @@ class Search:
             if not standing.next_arms or (settings.in_visits and standing.is_profiled):
                 return standing
             needed_s = spent_s + sum(self.shares.block_s(load, arm) for arm in standing.next_arms)
-            # Without a profile there is no answer at all: the main load may take all time for it.
-            is_vital = is_main and not standing.is_profiled
-            race_s = _RACE_SHARE * allowed_s if standing.is_profiled else allowed_s
-            if needed_s > (self.shares.budget_s if is_vital else race_s):
-                if is_vital:
-                    raise OptionError(
-                        f"--budget {settings.budget_s:g}s is too small: {spent_s:.0f} s at "
-                        f"{load.name} did not do for the first blocks of every proposer; give "
-                        f"{ceil(2 * needed_s / 60)}m or more, or fewer methods"
-                    )
+            race_s = min(_RACE_SHARE * allowed_s, profile_s - self.shares.final_s(load))
+            if needed_s > (race_s if standing.is_profiled else profile_s):
                 return standing
             # One arm at a time: a search that was killed within a block gets here again.
             arm = standing.next_arms[0]
             self._show(phase, load, standing, arm)
-            self.prepare(standing.next_arms)
+            if (start := self.prepare(load, by_rank(standing.next_arms, ranked))) is not None:
+                journal.add(start)  # there may not be time for all others now
+                continue
             self._measure_in_race(load, arm, standing.next_block)
-
-    def _too_small(self, load: Load) -> OptionError:
-        """Of the budget, where off alone was measured and no arm has time to be."""
-        needed_s, budget_s = self.shares.to_judge_another_s(load), self.settings.budget_s
-        return OptionError(
-            f"--budget {budget_s:g}s is too small: to start the engine of one arm and to judge it "
-            f"at every load takes {needed_s:.0f} s in all; give {ceil(2 * needed_s / 60)}m or "
-            "more, or fewer loads"
-        )
 
     def _profile_loads(self) -> None:
         """The first blocks of all loads, arm by arm: an engine that takes long to start, or to wake
@@ -280,7 +282,7 @@ class Search:
         blocks, failed = self._blocks_of(load), self.journal.failures_at(load.name)
         num_profile = self._num_profile(blocks, load, self.settings.budget_s)
         rules = replace(self._rules(load), num_profile=num_profile)
-        arms = self.shares.startable(self.settings.loads[0])
+        arms = self.shares.startable(self.settings.loads[0], self.settings.budget_s)
         standing = Race(arms, blocks, failed, rules, offs=self._offs_of(load)).standing()
         return None if standing.is_profiled or name_of(OFF) in failed else standing
 
@@ -302,8 +304,11 @@ class Search:
     def _num_profile(
         self, blocks: Mapping[str, Sequence[Block]], load: Load, allowed_s: float
     ) -> int:
-        first = [each for own in blocks.values() for each in own if each.block == 0]
-        if sum(each.duration_s for each in first) > _PROFILE_SHARE * allowed_s:
+        first_s = sum(each.duration_s for own in blocks.values() for each in own if each.block == 0)
+        is_main = load == self.settings.loads[0]
+        most_s = self.shares.budget_s if is_main else allowed_s
+        is_short = 2 * first_s + self.shares.final_s(load) > most_s
+        if first_s > _PROFILE_SHARE * allowed_s or is_short:
             return 1
         return self.settings.num_profile.get(load.name, self.settings.rules.num_profile)
 
@@ -322,13 +327,19 @@ class Search:
             while missing:
                 if {name_of(OFF), name_of(best)} & journal.failures_at(load.name).keys():
                     return True
+                spent_s, most_s = self.shares.elapsed_s(load.name), allowed_s
+                if load.part == FINAL and number < MIN_FINAL_BLOCKS:
+                    # With fewer there is no verdict: later loads have to wait.
+                    spent_s, most_s = self.shares.elapsed_s(), self.shares.budget_s
                 needed_s = sum(self.shares.block_s(load, arm) for arm in missing)
-                if self.shares.elapsed_s(load.name) + needed_s > allowed_s:
+                if spent_s + needed_s > most_s:
                     return False
-                arm = missing.pop(0)
-                self._show(load.part, load, standing, arm)
-                self.prepare(order)  # both: what one lacks, the next blocks need
-                journal.add(self.measure(load, arm, number))
+                self._show(load.part, load, standing, missing[0])
+                # Both: what one lacks, the next blocks need.
+                if (start := self.prepare(load, order)) is not None:
+                    journal.add(start)
+                    continue
+                journal.add(self.measure(load, missing.pop(0), number))
         return True
 
     def _check_slo(self, times: float = 1.0) -> None:

@@ -4,19 +4,19 @@ A search that is continued decides the same: what was measured later has no say 
 before it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from outdraft.speculation import OFF, Speculation
 from outdraft.stats.percentiles import percentile
 from outdraft.tune.arm import AGAIN, FINAL, Load, by_proposer, name_of, proposer_name
 from outdraft.tune.final import MIN_FINAL_BLOCKS
-from outdraft.tune.journal import AnswerTime, Block, Journal
+from outdraft.tune.journal import SHORTEST_START_S, AnswerTime, Block, Journal, Start
 from outdraft.tune.rules import SearchSettings
 from outdraft.tune.texts import texts_part
 from outdraft.tune.visits import MAX_VISIT_BLOCKS, MIN_VISIT_BLOCKS, NUM_OFF_VISITS
 
-_MAIN_WEIGHT = 0.9  # the first load, against 1 for each other: one request at a time scatters less
+MAIN_WEIGHT = 0.9  # the first load, against 1 for each other: one request at a time scatters less
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class TimeShares:
         """Seconds for a load: its share of what the loads before it have left."""
         loads = self.settings.loads
         before = sum(self.spent_s(load) for load in loads[:place])
-        own = _MAIN_WEIGHT if place == 0 else 1.0
+        own = MAIN_WEIGHT if place == 0 else 1.0
         return (self.budget_s - before) * own / (own + len(loads) - place - 1)
 
     def spent_s(self, load: Load) -> float:
@@ -59,15 +59,56 @@ class TimeShares:
         arms = self.settings.arms
         return [load.in_part(part, name_of(arm)) for arm in arms for part in (FINAL, AGAIN)]
 
-    def startable(self, load: Load) -> tuple[Speculation, ...]:
-        """The arms whose engines were up, and all others while there is time to start another one
-        and to judge every load after that."""
+    def startable(
+        self, load: Load, allowed_s: float, ranked: Sequence[str] = ()
+    ) -> tuple[Speculation, ...]:
+        """The arms that there is time for. Where one process serves a proposer: those of proposers
+        that were measured here, and of as many others as can be started, profiled and judged in
+        `allowed_s`; `ranked`: the promising ones first. Elsewhere: the arms whose engines were up,
+        and all others while there is time to start another one and to judge every load after that.
+        """
         if self.settings.shares_process:
-            return self.settings.arms
+            return self._fitting(load, allowed_s, ranked)
         if self.to_judge_another_s(load) <= self.settings.budget_s:
             return self.settings.arms
         started = {each.arm for each in self._decided_by(load)}
         return tuple(arm for arm in self.settings.arms if name_of(arm) in started)
+
+    def _fitting(
+        self, load: Load, allowed_s: float, ranked: Sequence[str]
+    ) -> tuple[Speculation, ...]:
+        """At least one proposer; off has its time in any case. By what the race took alone: what
+        comes later has no say in it."""
+        proposers, before = by_proposer(self.settings.arms), self._before_final(load)
+        names = {name_of(arm): name for name, members in proposers.items() for arm in members}
+        here = [each.arm for each in before if isinstance(each, Block) and each.load == load.name]
+        known = (*here, *self.journal.failures_at(load.name))
+        fitting = {names[each] for each in known if each in names}
+        started = {names.get(each.arm, each.arm) for each in before}
+        left_s = allowed_s - self.raced_s(load) - self.final_s(load)
+        start_s = self._start_s(before)
+        if name_of(OFF) not in here:
+            left_s -= self.block_s(load, OFF) + (0.0 if name_of(OFF) in started else start_s)
+        # Engines that are up cost no start.
+        for name in sorted(ranked or proposers, key=lambda each: each not in started):
+            if name in fitting:
+                continue
+            left_s -= self.block_s(load, proposers[name][-1])
+            left_s -= 0.0 if name in started else start_s
+            if left_s < 0 and fitting:
+                break
+            fitting.add(name)
+        return tuple(arm for arm in self.settings.arms if names[name_of(arm)] in fitting)
+
+    def final_s(self, load: Load) -> float:
+        """The shortest final of a load."""
+        return 2 * MIN_FINAL_BLOCKS * self.block_s(load, OFF) * self._final_size(load)
+
+    def _final_size(self, load: Load) -> float:
+        """A block of the final, in blocks of the race."""
+        block_s = self.settings.pace.block_s
+        raced_s, final_s = (block_s.get(each.name) for each in (load, load.in_part(FINAL)))
+        return final_s / raced_s if raced_s and final_s else 1.0
 
     def to_judge_another_s(self, load: Load) -> float:
         """What the run will have taken when the engine of another arm was started, and every load
@@ -86,19 +127,24 @@ class TimeShares:
         elapsed_s = first_s + sum(each.duration_s for each in before)
         return elapsed_s + start_s + final_s
 
-    def _decided_by(self, load: Load) -> list[Block]:
+    def _decided_by(self, load: Load) -> list[Block | Start]:
         """What has a say in who is started in the race of a load."""
-        return self._before_visits() if self.settings.in_visits else self._blocks_before_final(load)
+        return self._before_visits() if self.settings.in_visits else self._before_final(load)
 
-    def _start_s(self, blocks: Iterable[Block]) -> float:
-        every: list[AnswerTime | Block] = [*self.journal.answer_times.values(), *blocks]
-        starts = [each.start_s for each in every if each.start_s > 0]
-        return percentile(starts, 0.5) if starts else 0.0
+    def _start_s(self, entries: Iterable[Block | Start]) -> float:
+        """As the median of them, else as it should."""
+        every: list[AnswerTime | Block | Start] = [*self.journal.answer_times.values(), *entries]
+        starts = [each.start_s for each in every if each.start_s >= SHORTEST_START_S]
+        return percentile(starts, 0.5) if starts else self.settings.pace.start_s
 
-    def _before_visits(self) -> list[Block]:
+    def _before_visits(self) -> list[Block | Start]:
         loads = self.settings.loads
         names = {each.name for load in loads for each in (load, texts_part(load))}
-        return [each for each in self.journal.blocks.values() if each.load in names]
+        return [each for each in self._entries() if each.load in names]
+
+    def _entries(self) -> Iterator[Block | Start]:
+        yield from self.journal.starts
+        yield from self.journal.blocks.values()
 
     def visit_blocks(self, leaders: Mapping[Load, Speculation]) -> int:
         """Of each load in one visit: as many as all visits have time for."""
@@ -114,7 +160,7 @@ class TimeShares:
         fitting = int(left_s / needed_s) if needed_s else 0
         return min(max(fitting, MIN_VISIT_BLOCKS), MAX_VISIT_BLOCKS)
 
-    def _blocks_before_final(self, load: Load) -> list[Block]:
+    def _before_final(self, load: Load) -> list[Block | Start]:
         """What was measured before the final of a load: what comes later has no say in its race, so
         that a search that is continued decides the same."""
         loads = self.settings.loads
@@ -128,8 +174,9 @@ class TimeShares:
         later = {each.name for one in loads[loads.index(load) + 1 :] for each in self.races(one)}
         return [
             each
-            for each in self.journal.blocks.values()
-            if each.load in names or (each.load in later and each.block == 0)
+            for each in self._entries()
+            if each.load in names
+            or (each.load in later and isinstance(each, Block) and each.block == 0)
         ]
 
     def block_s(self, load: Load, arm: Speculation) -> float:
@@ -146,10 +193,16 @@ class TimeShares:
             or [each for each in every if each.arm == name_of(arm)]
         )
         similar = own[-1:] or [each for each in every if each.load in (load.name, race.name)]
+        if not similar:
+            return self._guessed_s(load)
         if not settings.shares_process:  # a start that is to come is planned for elsewhere
-            spent = [each.duration_s - each.start_s for each in similar]
-            return percentile(spent, 0.5) if spent else 0.0
+            return percentile([each.duration_s - each.start_s for each in similar], 0.5)
         siblings = map(name_of, by_proposer((OFF, *settings.arms, arm))[proposer_name(arm)])
         is_up = settings.keeps_engines and not {each.arm for each in every}.isdisjoint(siblings)
-        spent = [each.duration_s - (each.start_s if is_up else 0.0) for each in similar]
-        return percentile(spent, 0.5) if spent else 0.0
+        return percentile(
+            [each.duration_s - (each.start_s if is_up else 0.0) for each in similar], 0.5
+        )
+
+    def _guessed_s(self, load: Load) -> float:
+        pace = self.settings.pace
+        return pace.block_s.get(load.plan_name, 0.0) * pace.slower(self._start_s(self._entries()))

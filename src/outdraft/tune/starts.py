@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from outdraft.speculation import Speculation
 from outdraft.stats.percentiles import percentile
 from outdraft.tune.engines import OnWait, RunningEngine, StartEngine
-
-_SHORTEST_S = 0.5  # what takes less is no start worth waiting for
+from outdraft.tune.journal import SHORTEST_START_S
 
 # Name, seconds since the start, last line of the log, seconds that earlier starts took
 OnStart = Callable[[str, float, str, float | None], None]
@@ -17,7 +16,7 @@ class StartTimes:
     """Of all starts that succeeded: those before a run was continued, and those since."""
 
     def __init__(self, earlier_s: Iterable[float] = ()) -> None:
-        self._all_s = [each for each in earlier_s if each >= _SHORTEST_S]
+        self._all_s = [each for each in earlier_s if each >= SHORTEST_START_S]
 
     @property
     def usual_s(self) -> float | None:
@@ -32,7 +31,7 @@ class StartTimes:
         def start(speculation: Speculation, name: str) -> RunningEngine:
             began = clock()
             engine = start_engine(speculation, name)
-            if (took_s := clock() - began) >= _SHORTEST_S:
+            if (took_s := clock() - began) >= SHORTEST_START_S:
                 self._all_s.append(took_s)
             return engine
 

@@ -33,6 +33,7 @@ class LlamaCpp:
             rules=frozenset({"coupled", "rejection"} if samples_drafts else {"coupled"}),
             needs_local_files=True,
             default_num_seqs=_DEFAULT_SLOTS,
+            usual_start_s=3.0,
             quantized_files={"int8": "a Q8_0 file", "int4": "a Q4_0 or Q4_K file"},
         )
 

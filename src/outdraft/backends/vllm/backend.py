@@ -67,6 +67,7 @@ class Vllm:
             forget_paths={"suffix": ""} if remembers else {},
             has_clusters=True,
             default_num_seqs=_LEAST_DEFAULT_SLOTS,
+            usual_start_s=90.0,
             sleep=_SLEEP if here.has(_SLEEP_FLAG) and here.device == "cuda" else None,
         )
 
