@@ -75,7 +75,8 @@ def test_what_was_measured_is_no_guess() -> None:
 def test_what_a_search_needs_at_least() -> None:
     needs = Needs(settings_of(580), PACE)
     assert needs.num_engines == 7
-    profile_s, finals_s = 2 * 7 * 5 + 7 * 5, 20 * 2.5 + 20 * 5
+    # A block of an arm takes three quarters of off's time.
+    profile_s, finals_s = (2 + 1) * (1 + 6 * 0.75) * 5, 10 * 1.75 * (2.5 + 5)
     assert needs.least_s == pytest.approx(7 * 7 + profile_s + finals_s)
     many = Needs(settings_of(580, shares=False), PACE)
     assert many.num_engines == 13, "a short draft of each proposer is a process more"

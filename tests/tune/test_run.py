@@ -16,10 +16,10 @@ from outdraft.tune import run as run_module
 from outdraft.tune.arm import name_of
 from outdraft.tune.journal import AnswerTime, Journal
 from outdraft.tune.lab import Lab
+from outdraft.tune.progress import Progress
 from outdraft.tune.requests import deal_requests
 from outdraft.tune.results import FAILED
 from outdraft.tune.run import RunPlan, plan_run, run_tuning
-from outdraft.tune.search import Progress
 from outdraft.tune.settings import RunSettings
 
 from .planted import Planted, Truth
@@ -39,6 +39,9 @@ class Display:
 
     def starting(self, arm: str, seconds: float, line: str, usual_s: float | None) -> None:
         raise AssertionError("no engine is started here")
+
+    def answered(self, done: int, total: int) -> None:
+        raise AssertionError("no request is sent here")
 
 
 @pytest.fixture(scope="module")

@@ -1,121 +1,145 @@
-"""The display of a tuning run: the arms of the current load, and the time left."""
+"""The display of a tuning run: a table that fills, or lines where there is no terminal."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
+from outdraft.durations import format_duration
 from outdraft.report.tables import ratio_text
+from outdraft.report.tune_view import (
+    Moment,
+    Starting,
+    finished_line,
+    heading,
+    time_line,
+    tuning_view,
+)
 from outdraft.tune.arm import name_of
-from outdraft.tune.search import Progress
+from outdraft.tune.journal import Block, Failure, Start
+from outdraft.tune.progress import Progress
 from outdraft.tune.starts import time_left
 
-_MOST_ROWS = 12
-# Seconds before the first line on an engine that is starting, and between two of them, where there
-# is no terminal
-_FIRST_S, _EACH_S = 5.0, 30.0
+_PER_S = 2  # looks at the table; each takes time from the client that measures
+# Without a terminal, seconds: between two lines at least, until one that nothing happened, before
+# the first on an engine that is starting
+_SHORTEST_S, _LONGEST_S, _FIRST_S = 2.0, 10.0, 5.0
+_WARN_S = 30.0  # between two warnings that others use the machine
 
 
 class TuningDisplay:
-    """On a terminal a table that changes; elsewhere a line for each block."""
+    """On a terminal a table; elsewhere a line every few seconds."""
 
-    def __init__(self, console: Console, screen: Live | None) -> None:
+    def __init__(
+        self, console: Console, screen: Live | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._console = console
         self._screen = screen  # None: no terminal
+        self._clock = clock
         self._last: Progress | None = None
-        self._last_line = ""
-        self._told_start = ("", 0.0)  # arm and seconds of the last line on a start
+        self._told_at = 0.0  # when the last progress was
+        self._moment = Moment()
+        self._said_at = clock()  # when the last line was printed
+        self._num_finished = 0
+        self._warned_at: float | None = None  # that others use the machine
 
     def progress(self, progress: Progress) -> None:
-        self._last = progress
-        line = f"{progress.load.name}, block {progress.standing.next_block + 1}"
-        if self._screen is not None:
-            self._screen.update(_table(progress))
-        elif progress.arm is not None and line != self._last_line:
-            self._last_line = line
-            self.note(f"{line} ({_spent(progress)})")
+        self._last, self._told_at = progress, self._clock()
+        standings = self._moment.standings
+        if progress.standing.predicted or progress.standing.finalists:
+            load = progress.load.in_part("").name
+            standings = {**standings, load: progress.standing}
+        self._moment = Moment(standings=standings)
+        if isinstance(progress.entry, Failure):
+            failure = progress.entry
+            self.note(f"{failure.arm} failed at {failure.load}: {failure.reason}")
+        elif self._screen is None:
+            self._tell(progress)
+        if isinstance(progress.entry, Block) and progress.entry.busy:
+            self._warn(progress.entry)
 
     def starting(self, arm: str, seconds: float, line: str, usual_s: float | None) -> None:
         """Shows an engine that is starting: since when, for how long, its log's newest `line`."""
-        left = time_left(seconds, usual_s)
-        words = f"starting {arm}: {seconds:.0f} s{f', {left}' if left else ''}"
-        if self._screen is None:
-            self._tell_start(arm, seconds, f"{words}  {line}")
-            return
-        shown = "\n".join(each[: self._console.width - 1] for each in (words, line))
-        # The first engines start before there is anything to show of the arms.
-        self._screen.update(_dim(shown) if self._last is None else _table(self._last, shown))
+        starting = Starting(arm, seconds, usual_s, line)
+        self._moment = replace(self._moment, starting=starting)
+        if self._screen is None and seconds >= _FIRST_S and self._is_silent():
+            left = time_left(seconds, usual_s)
+            words = f"starting {arm}: {seconds:.0f} s{f', {left}' if left else ''}"
+            self.note(f"{words}  {line}".rstrip())
 
-    def _tell_start(self, arm: str, seconds: float, words: str) -> None:
-        """A line now and then, and none for an engine that is up at once."""
-        last_arm, last_s = self._told_start
-        is_same = arm == last_arm and seconds >= last_s
-        if seconds >= (last_s + _EACH_S if is_same else _FIRST_S):
-            self._told_start = arm, seconds
-            self.note(words.rstrip())
+    def answered(self, done: int, total: int) -> None:
+        """Called in the middle of a block: it must be quick."""
+        self._moment = replace(self._moment, answered=(done, total), starting=None)
+        last = self._last
+        is_measured = last is not None and last.arm is not None
+        if self._screen is None and is_measured and self._is_silent():
+            assert last is not None
+            assert last.arm is not None
+            self.note(f"{heading(last)}: {name_of(last.arm)}, {done} of {total} answers")
 
     def note(self, words: str) -> None:
-        self._console.print(words, highlight=False, soft_wrap=True)
+        """A line that stays. On a terminal it ends at words; elsewhere it is one line."""
+        self._said_at = self._clock()
+        is_wrapped = self._screen is not None
+        self._console.print(words, highlight=False, markup=False, soft_wrap=not is_wrapped)
+
+    def _warn(self, block: Block) -> None:
+        """At once, and now and then while it goes on."""
+        if self._warned_at is not None and self._clock() - self._warned_at < _WARN_S:
+            return
+        self._warned_at = self._clock()
+        then = "it counts as it is" if block.is_again else "it is measured again if there is time"
+        self.note(f"{block.busy}: {block.arm}, block {block.block + 1} was measured then; {then}")
+
+    def _is_silent(self) -> bool:
+        return self._clock() - self._said_at >= _LONGEST_S
+
+    def _tell(self, progress: Progress) -> None:
+        for load in progress.finished[self._num_finished :]:
+            self.note(finished_line(load))
+        self._num_finished = len(progress.finished)
+        entry = progress.entry
+        if entry is None or self._clock() - self._said_at < _SHORTEST_S:
+            return
+        spent = time_line(progress, Moment()).partition(" · ")[0]
+        if isinstance(entry, Start):
+            self.note(f"{spent}: {entry.arm} started in {format_duration(entry.duration_s)}")
+        elif isinstance(entry, Block):
+            self.note(f"{spent}: {heading(progress)}: {entry.arm}{_figures(progress, entry.arm)}")
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """What the terminal shows now."""
+        if self._last is not None:
+            since_s = self._clock() - self._told_at
+            moment = replace(self._moment, since_s=since_s)
+            yield tuning_view(self._last, moment, options.max_width, console.height)
+        elif (starting := self._moment.starting) is not None:
+            # The first engines start before there is anything to show of the arms.
+            left = time_left(starting.seconds, starting.usual_s)
+            yield f"starting {starting.name}: {starting.seconds:.0f} s{f', {left}' if left else ''}"
+            yield starting.line
+
+
+def _figures(progress: Progress, name: str) -> str:
+    figures = progress.figures.get(name)
+    if figures is None or figures.tokens_per_s is None:
+        return ""
+    words = f" {figures.tokens_per_s:.1f} tokens/s"
+    return words if figures.measured is None else f"{words}, {ratio_text(figures.measured)} of off"
 
 
 @contextmanager
-def tune_live(console: Console) -> Iterator[TuningDisplay]:
+def tune_live(
+    console: Console, clock: Callable[[], float] = time.monotonic
+) -> Iterator[TuningDisplay]:
     if not console.is_terminal:
-        yield TuningDisplay(console, None)
+        yield TuningDisplay(console, None, clock)
         return
-    with Live(console=console, transient=True, refresh_per_second=4) as screen:
-        yield TuningDisplay(console, screen)
-
-
-def _spent(progress: Progress) -> str:
-    return f"{progress.elapsed_s:.0f} s of {progress.budget_s:.0f} s"
-
-
-def _table(progress: Progress, words: str = "") -> Group:
-    standing = progress.standing
-    table = Table(box=None, padding=(0, 2, 0, 0), title=progress.load.name, title_justify="left")
-    for at, name in enumerate(("", "predicted", "measured over off", "state")):
-        table.add_column(name, justify="left" if at in (0, 3) else "right", no_wrap=True)
-    for name in arms_shown(progress):
-        predicted = standing.predicted.get(name)
-        measured = standing.measured.get(name)
-        is_running = progress.arm is not None and name == name_of(progress.arm)
-        table.add_row(
-            Text(name),
-            "" if predicted is None else f"{predicted:.2f}x",
-            "" if measured is None else ratio_text(measured),
-            Text(state_of(progress, name), style="bold" if is_running else ""),
-        )
-    left = max(progress.budget_s - progress.elapsed_s, 0)
-    spent = f"{_spent(progress)}, at most {left:.0f} s left"
-    return Group(table, _dim(spent), _dim(words))
-
-
-def _dim(words: str) -> Text:
-    return Text(words, style="dim")
-
-
-def arms_shown(progress: Progress) -> list[str]:
-    """Arms that raced, that are measured now, that failed; then the best predictions."""
-    standing = progress.standing
-    raced = [name_of(arm) for arm in (*standing.finalists, *standing.next_arms)]
-    predicted = sorted(standing.predicted, key=lambda name: -standing.predicted[name])
-    return list(dict.fromkeys(("off", *raced, *standing.failed, *predicted)))[:_MOST_ROWS]
-
-
-def state_of(progress: Progress, name: str) -> str:
-    standing = progress.standing
-    if progress.arm is not None and name == name_of(progress.arm):
-        return f"measuring block {standing.next_block + 1}"
-    if name in standing.failed:
-        return "failed"
-    if name in standing.dropped:
-        return "dropped"
-    if standing.best is not None and name == name_of(standing.best):
-        return "leads"
-    if name in {name_of(arm) for arm in standing.alive}:
-        return "in the race"
-    return "baseline" if name == "off" else ""
+    screen = Live(console=console, transient=True, refresh_per_second=_PER_S)
+    display = TuningDisplay(console, screen, clock)
+    screen.update(display)
+    with screen:
+        yield display

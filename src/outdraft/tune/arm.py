@@ -21,6 +21,7 @@ class Load:
     part: str = ""  # of the search under this load, where that is not the race
     subject: str = ""  # name of the arm that the part is about
     card: int = 0  # of the off that is measured, in a race on several
+    is_again: bool = False  # the requests of a block are sent once more
 
     @property
     def name(self) -> str:
@@ -48,12 +49,12 @@ class Load:
 
 
 @cache  # asked for thousands of times in a search
-def name_of(speculation: Speculation, *, has_k: bool = True) -> str:
+def name_of(speculation: Speculation, *, has_k: bool = True, has_draft: bool = True) -> str:
     """E.g. "draft_model tiny k=5 int8": everything in which two arms of a run can differ."""
     if speculation.is_off:
         return "off"
     words = [speculation.method]
-    if speculation.draft and speculation.method not in LOOKED_UP:
+    if has_draft and speculation.draft and speculation.method not in LOOKED_UP:
         words.append(PurePath(speculation.draft).name)
     if has_k:
         words.append(f"k={speculation.k}")

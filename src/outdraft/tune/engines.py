@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +19,11 @@ from outdraft.speculation import Speculation
 _START_LIMIT_S = 600.0
 
 
+# After each answer: how many of a block's requests have one, and how many there are. It must be
+# quick: the client waits for it.
+OnAnswer = Callable[[int, int], None]
+
+
 class Process(Protocol):
     """What serves at a URL."""
 
@@ -32,9 +38,15 @@ class RunningEngine:
     """An engine that is up. Requests reach it over HTTP."""
 
     def __init__(
-        self, process: Process, *, stop_at_eos: bool = False, api_key: str | None = None
+        self,
+        process: Process,
+        *,
+        stop_at_eos: bool = False,
+        api_key: str | None = None,
+        on_answer: OnAnswer = lambda done, total: None,
     ) -> None:
         self._process = process
+        self._on_answer = on_answer
         optional = optional_fields(stop_at_eos=stop_at_eos)
         endpoint = Endpoint(process.url, api_key=api_key, optional=optional)
         self._endpoint = replace(endpoint, model=endpoint.server.identify().model)
@@ -44,7 +56,13 @@ class RunningEngine:
         endpoint = self._endpoint
         if k is not None:
             endpoint = replace(endpoint, extra={**endpoint.extra, "speculation": {"k": k}})
-        run = run_load(endpoint, requests, concurrency=concurrency)
+        total, done = sum(not each.is_filler for each in requests), count(1)
+        run = run_load(
+            endpoint,
+            requests,
+            concurrency=concurrency,
+            sink=lambda record: self._on_answer(next(done), total),
+        )
         if run.is_stopped:  # by Control-C, which is no failure of the arm
             raise KeyboardInterrupt
         return run
@@ -84,6 +102,7 @@ def engine_starter(
     on_wait: OnWait = lambda *_: None,
     *,
     stop_at_eos: bool = False,
+    on_answer: OnAnswer = lambda done, total: None,
 ) -> StartEngine:
     """Starts processes of the backend, with a log for each under `logs`."""
     # Draft lengths that share a process would find each other's prompts in its cache.
@@ -100,7 +119,7 @@ def engine_starter(
             on_wait=lambda seconds, line: on_wait(name, seconds, line),
         )
         try:
-            return RunningEngine(process, stop_at_eos=stop_at_eos)
+            return RunningEngine(process, stop_at_eos=stop_at_eos, on_answer=on_answer)
         except BaseException:
             process.stop()
             raise

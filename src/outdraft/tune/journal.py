@@ -38,6 +38,13 @@ class Block:
     # Tokens of a step → seconds, where the engine reports them.
     step_seconds: Mapping[int, float] = field(default_factory=dict)
     start_s: float = 0.0  # the part of the duration that the start of an engine took
+    busy: str = ""  # what else the machine did meanwhile, where that may have slowed it down
+    is_again: bool = False  # it takes the place of a block that was marked
+
+    @property
+    def is_marked(self) -> bool:
+        """By the machine and the client, never by how fast it was."""
+        return bool(self.busy or self.problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,7 @@ class Journal(LineFile):
         self.failures: dict[tuple[str, str], Failure] = {}
         self.answer_times: dict[str, AnswerTime] = {}  # by the name of a load
         self.starts: list[Start] = []
+        self.replaced: list[Block] = []  # blocks that were measured again; their time is spent
         self.is_resumed = False
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
         try:
@@ -127,6 +135,7 @@ class Journal(LineFile):
     def _timed(self) -> Iterator[Block | Failure | AnswerTime | Start]:
         yield from self.answer_times.values()
         yield from self.starts
+        yield from self.replaced
         yield from self.blocks.values()
         yield from self.failures.values()
 
@@ -169,7 +178,10 @@ class Journal(LineFile):
     def _keep(self, entry: Entry) -> None:
         match entry:
             case Block():
-                self.blocks[entry.load, entry.arm, entry.block] = entry
+                key = entry.load, entry.arm, entry.block
+                if key in self.blocks:
+                    self.replaced.append(self.blocks[key])
+                self.blocks[key] = entry
             case Failure():
                 self.failures[entry.load, entry.arm] = entry
             case AnswerTime():

@@ -17,6 +17,7 @@ from outdraft.errors import BackendError, OutdraftError
 from outdraft.loadgen.endpoint import Request, make_requests
 from outdraft.loadgen.quality import assess_client
 from outdraft.measure.block_size import answer_seconds, warmup_size
+from outdraft.measure.cores import CoreWatch, no_watch
 from outdraft.measure.machine import available_memory
 from outdraft.measure.plateau import num_spare, surround, surround_in_time
 from outdraft.observe import (
@@ -59,6 +60,7 @@ class Lab(AbstractContextManager["Lab"]):
         clock: Callable[[], float] = time.monotonic,
         cards: Cards = Cards(),  # noqa: B008 (frozen)
         other_starts: Sequence[StartEngine] = (),  # on each card but the first
+        watch: Callable[[], CoreWatch] = no_watch,  # whether others use the machine
     ) -> None:
         supported = backend.capabilities()
         self._backend = backend
@@ -70,6 +72,7 @@ class Lab(AbstractContextManager["Lab"]):
         self._offs = {self._off_key(card): card for card in (0, *cards.others)}
         self._longest = longest
         self._clock = clock
+        self._watch = watch
         self._pool = EnginePool(
             keeping, supported.sleep, available_bytes, self._offs, self._card_of_key
         )
@@ -243,7 +246,8 @@ class Lab(AbstractContextManager["Lab"]):
     def _run(self, engine: RunningEngine, load: Load, arm: Speculation, block: int) -> Block:
         requests = self._requests(load, arm, block)
         before = engine.metrics()
-        run = engine.send(requests, load.concurrency, arm.k if self._names_k(arm) else None)
+        with self._watch() as cores:
+            run = engine.send(requests, load.concurrency, arm.k if self._names_k(arm) else None)
         if any(each.is_filler for each in requests):
             engine.wait_until_idle()
         quality = assess_client(run)
@@ -258,13 +262,16 @@ class Lab(AbstractContextManager["Lab"]):
             counted=read_acceptance(counters),
             written=read_written(counters, len(run.records) + run.num_fillers),
             step_seconds=self._step_seconds[self._key(arm, load)],
+            busy=cores.words,
         )
 
     def _requests(self, load: Load, arm: Speculation, block: int) -> list[Request]:
         """Those that count, and those that keep the other slots busy meanwhile."""
         blocks, concurrency = self.blocks[load.plan_name], load.concurrency
-        # Off meets no request of the final again that it has from the final of another arm.
-        plan = blocks.requests(block, load.subject)
+        # Off meets no request of the final again that it has from the final of another arm, and
+        # no arm one of a block that is measured again.
+        salt = f"{load.subject} again" if load.is_again else load.subject
+        plan = blocks.requests(block, salt)
         if load.rate is not None:
             times = poisson(load.rate, len(plan), block)
             plan = [replace(each, offset_ns=at) for each, at in zip(plan, times, strict=True)]
@@ -273,7 +280,7 @@ class Lab(AbstractContextManager["Lab"]):
             lead_ns = round(_OPEN_LEAD * len(requests) / load.rate * 1e9)
             return surround_in_time(requests, blocks.spare(block, len(requests)), lead_ns)
         if not self._shares_process:
-            spare = blocks.spare(block, num_spare(concurrency), load.subject)
+            spare = blocks.spare(block, num_spare(concurrency), salt)
             return surround(requests, spare, concurrency)
         if (concurrency or 1) > 1:
             # Without them the last requests of a faster arm would have the machine for themselves.

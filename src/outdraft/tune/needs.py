@@ -19,6 +19,7 @@ from outdraft.tune.shares import MAIN_WEIGHT
 from outdraft.tune.visits import MIN_VISIT_BLOCKS, NUM_OFF_VISITS
 
 _MARGIN = 1.1  # blocks take longer or shorter than the last one did
+_ARM = 0.75  # of off's time, that a block of an arm takes as a rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,13 @@ class Needs:
 
     def profile_s(self, load: Load) -> float:
         num_blocks = 1 if self.settings.num_profile.get(load.name) == 1 else 2
-        return num_blocks * (1 + len(self._profiled)) * self.pace.block_s.get(load.name, 0.0)
+        off_s = self.pace.block_s.get(load.name, 0.0)
+        return num_blocks * (1 + _ARM * len(self._profiled)) * off_s
 
     def final_s(self, load: Load, num_blocks: int = MIN_FINAL_BLOCKS) -> float:
         block_s = self.pace.block_s
         each_s = block_s.get(load.in_part(FINAL).name, block_s.get(load.name, 0.0))
-        return 2 * num_blocks * each_s
+        return (1 + _ARM) * num_blocks * each_s
 
     @property
     def starts_s(self) -> float:
@@ -77,6 +79,7 @@ class Needs:
         wanted = []
         for place, load in enumerate(loads):
             final_s = self.final_s(load, num_final.get(load.name, MIN_FINAL_BLOCKS))
+            final_s /= (1 + _ARM) / 2  # an arm may be no faster than off
             own_s = max(self.profile_s(load) + final_s, 2 * final_s)
             if self.settings.shares_process and place == 0:  # starts are in the first load's time
                 own_s = max(self.starts_s + self.profile_s(load) + final_s, 2 * final_s)

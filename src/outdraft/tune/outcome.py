@@ -25,6 +25,7 @@ from outdraft.tune.journal import (
     valid_blocks,
     valid_records,
 )
+from outdraft.tune.marks import busy_notes
 from outdraft.tune.out_of_time import find_out_of_time
 from outdraft.tune.prediction import reported_step_costs
 from outdraft.tune.race import Standing
@@ -107,7 +108,12 @@ def make_results(
         duration_s=journal.elapsed_s(),
         num_requests=journal.num_requests,
         step_seconds={} if steps is None else {str(n): s for n, s in steps.measured.items()},
-        notes=(*_notes(outcomes, journal), *out_of_time.notes, *context.warnings),
+        notes=(
+            *_notes(outcomes, journal),
+            *busy_notes(journal),
+            *out_of_time.notes,
+            *context.warnings,
+        ),
         has_schedule=best.method in settings.schedule_methods,
         is_complete=not unfinished,
         enough_s=out_of_time.enough_s,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,6 +11,7 @@ from outdraft.backends.checks import check_supported, preflight
 from outdraft.backends.lookup import backend_named
 from outdraft.catalog import resolve
 from outdraft.errors import OptionError
+from outdraft.measure.cores import CoreWatch, no_watch
 from outdraft.measure.machine import available_memory, gpu_ids, gpu_memory
 from outdraft.measure.memory import REMEMBERED
 from outdraft.plan import Plan
@@ -27,7 +29,7 @@ from outdraft.tune.candidates import (
     spread_ks,
 )
 from outdraft.tune.cards import Cards, deal_cards
-from outdraft.tune.engines import engine_starter
+from outdraft.tune.engines import OnAnswer, engine_starter
 from outdraft.tune.footprint import memory_words, most_together, own_engine_bytes
 from outdraft.tune.identity import identify
 from outdraft.tune.journal import AnswerTime, Journal
@@ -36,10 +38,11 @@ from outdraft.tune.lab import Lab
 from outdraft.tune.options import ASLEEP, SIDE_BY_SIDE, VISITS
 from outdraft.tune.outcome import RunContext, make_results
 from outdraft.tune.pace import Pace, guess_pace
+from outdraft.tune.progress import Progress
 from outdraft.tune.requests import MAX_BLOCKS, deal_requests
 from outdraft.tune.results import Pruned, Results
 from outdraft.tune.rules import Rules, SearchSettings
-from outdraft.tune.search import Progress, Search
+from outdraft.tune.search import Search
 from outdraft.tune.servers import find_servers, known_drafts, server_finder
 from outdraft.tune.settings import RunSettings
 from outdraft.tune.starts import OnStart, StartTimes
@@ -60,6 +63,7 @@ class Display(Protocol):
     def starting(
         self, arm: str, seconds: float, line: str, usual_s: float | None
     ) -> None: ...  # `usual_s`: what earlier starts took
+    def answered(self, done: int, total: int) -> None: ...  # of the requests of a block
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +99,21 @@ class RunPlan:
         logs: Path,
         on_start: OnStart = lambda *_: None,
         earlier_s: Iterable[float] = (),  # what earlier starts of the run took
+        on_answer: OnAnswer = lambda done, total: None,
     ) -> Lab:
         settings, keeping = self.settings, self.keeping
         serving = replace(
             settings.serving, can_sleep=keeping.how == ASLEEP, memory_share=keeping.share
         )
-        starts, stop_at_eos = StartTimes(earlier_s), settings.stop_at_eos
-        cards, on_wait = self.search.cards, starts.shown(on_start)
+        starts, cards = StartTimes(earlier_s), self.search.cards
+        on_wait, asked = starts.shown(on_start), settings.stop_at_eos
         if settings.servers:
-            each = [server_finder(settings.servers, settings.api_key, stop_at_eos=stop_at_eos)]
+            finder = partial(server_finder, stop_at_eos=asked, on_answer=on_answer)
+            each = [finder(settings.servers, settings.api_key)]
         else:
+            starter = partial(engine_starter, stop_at_eos=asked, on_answer=on_answer)
             on_cards = [replace(serving, gpus=gpus) for gpus in cards.gpus]
-            each = [
-                engine_starter(self.backend, one, logs, on_wait, stop_at_eos=stop_at_eos)
-                for one in on_cards
-            ]
+            each = [starter(self.backend, one, logs, on_wait) for one in on_cards]
         first, *others = map(starts.timed, each)
         return Lab(
             self.backend,
@@ -120,6 +124,7 @@ class RunPlan:
             keeping=keeping,
             cards=cards,
             other_starts=others,
+            watch=no_watch if settings.servers else CoreWatch,
         )
 
     def deal_again(self, lab: Lab, journal: Journal, display: Display) -> None:
@@ -162,7 +167,9 @@ def run_tuning(
     """Searches, or continues the search that `folder` holds."""
     with (
         Journal(folder / "journal.jsonl", plan.header) as journal,
-        plan.lab(folder / "logs", display.starting, journal.each_start_s()) as lab,
+        plan.lab(
+            folder / "logs", display.starting, journal.each_start_s(), display.answered
+        ) as lab,
     ):
         if plan.keeping.memory:
             display.note(plan.keeping.memory)

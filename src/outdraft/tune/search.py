@@ -9,27 +9,28 @@ as if nothing had happened.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from outdraft.decide.texts import Agreement
 from outdraft.errors import OptionError
-from outdraft.measure.summary import meets
 from outdraft.speculation import OFF, Schedule, Speculation
 from outdraft.stats.ratios import MIN_BLOCKS
 from outdraft.tune.arm import FINAL, SCHEDULE, Load, name_of, proposer_name
 from outdraft.tune.final import MIN_FINAL_BLOCKS, num_final_blocks
-from outdraft.tune.journal import Block, Failure, Journal, Start, done_records
+from outdraft.tune.journal import Block, Failure, Journal, Start
 from outdraft.tune.judging import judge
+from outdraft.tune.marks import pair_to_repeat, round_to_repeat
 from outdraft.tune.outcome import LoadOutcome, load_result
+from outdraft.tune.progress import PROFILE, RACE, TEXTS, FiguresCache, Progress, figures_of
 from outdraft.tune.race import Race, RaceCache, Standing
 from outdraft.tune.ranking import by_rank, rank_proposers
+from outdraft.tune.results import LoadResult
 from outdraft.tune.rules import Rules, SearchSettings
 from outdraft.tune.schedule import schedule_of, scheduled_arm
 from outdraft.tune.shares import TimeShares
+from outdraft.tune.slo import check_slo
 from outdraft.tune.texts import floor_of, next_again, other_texts, texts_part
 from outdraft.tune.visits import plan_visits, visited_off
-
-PROFILE, RACE, TEXTS = "profile", "race", "texts"  # phases, as FINAL and SCHEDULE are
 
 Measure = Callable[[Load, Speculation, int], Block | Failure]  # one block of an arm under a load
 # Starts one engine of the arms that are measured next; None where all are up that can be
@@ -41,18 +42,6 @@ _PROFILE_SHARE = 0.5  # of a load's time: if the first blocks took more, they ar
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """What there is to show after each step."""
-
-    phase: str
-    load: Load
-    standing: Standing
-    arm: Speculation | None  # measured now; None between two
-    elapsed_s: float
-    budget_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class Search:
     """Measures whatever is next, and writes it to the journal."""
 
@@ -61,6 +50,8 @@ class Search:
     measure: Measure
     show: Callable[[Progress], None] = lambda progress: None
     prepare: Prepare = lambda load, arms: None
+    finished: list[LoadResult] = field(default_factory=list)  # loads, while it runs
+    figures: FiguresCache = field(default_factory=FiguresCache)
 
     @property
     def shares(self) -> TimeShares:
@@ -76,8 +67,9 @@ class Search:
             ranked = rank_proposers(self.settings.arms, [each.standing for each in outcomes])
             share_s = self.shares.share_s(place)
             outcomes.append(self._run_load(load, share_s, is_visited, ranked))
+            self.finished.append(outcomes[-1].result)
             if load == self.settings.loads[0]:
-                self._check_slo()
+                check_slo(self.settings, self.journal)
         best, main = outcomes[0].standing.best, outcomes[0].result
         if best is None or not main.pays_for_all:
             return outcomes, ()
@@ -96,12 +88,43 @@ class Search:
             part = load.in_part(SCHEDULE, name_of(arm))
             elsewhere_s = self.shares.elapsed_s() - self.shares.elapsed_s(part.name)
             left_s = self.shares.budget_s - elsewhere_s
-            if not self._run_beside_off(part, Standing(best=arm), MIN_BLOCKS, left_s):
+            if not self.run_beside_off(part, Standing(best=arm), MIN_BLOCKS, left_s):
                 return
 
-    def _show(self, phase: str, load: Load, standing: Standing, arm: Speculation | None) -> None:
+    def _show(
+        self,
+        phase: str,
+        load: Load,
+        standing: Standing,
+        arm: Speculation | None,
+        entry: Block | Failure | Start | None = None,
+        num_blocks: int | None = None,
+    ) -> None:
+        figures = figures_of(self.settings, load, standing.best, self.journal, self.figures)
         elapsed_s, budget_s = self.journal.elapsed_s(), self.settings.budget_s
-        self.show(Progress(phase, load, standing, arm, elapsed_s, budget_s))
+        self.show(
+            Progress(phase, load, standing, arm, elapsed_s, budget_s, self.settings.arms, figures,
+                     tuple(self.finished), entry, num_blocks)
+        )  # fmt: skip
+
+    def _measure(
+        self,
+        phase: str,
+        load: Load,
+        standing: Standing,
+        arm: Speculation,
+        *,
+        where: Load | None = None,  # the part of the journal, where that is not the load's own
+        is_again: bool = False,  # it was marked
+        num_blocks: int | None = None,
+    ) -> None:
+        """The next block of the arm, shown before it and after."""
+        self._show(phase, load, standing, arm, num_blocks=num_blocks)
+        entry = self.measure(replace(where or load, is_again=is_again), arm, standing.next_block)
+        if is_again and isinstance(entry, Block):
+            entry = replace(entry, is_again=True)
+        self.journal.add(entry)
+        self._show(phase, load, standing, None, entry, num_blocks)
 
     def _run_load(
         self, load: Load, allowed_s: float, is_visited: bool | None, ranked: Sequence[str]
@@ -125,7 +148,9 @@ class Search:
             elsewhere_s = self.shares.spent_s(load) - self.shares.elapsed_s(part.name)
             left_s = allowed_s - elsewhere_s
             if is_visited is None:
-                is_whole = self._run_beside_off(part, standing, num_blocks, left_s)
+                is_whole = self.run_beside_off(part, standing, num_blocks, left_s)
+                if is_whole:
+                    self.repeat_pairs(part, standing, num_blocks, left_s)
             else:
                 is_whole = is_visited
             self._ask_again(load, part)
@@ -163,18 +188,20 @@ class Search:
         arms = [arm for arm in self.settings.arms if cards.of(arm)]
         return {name_of(arm): by_card[cards.of(arm)] for arm in arms}
 
-    def _measure_in_race(self, load: Load, arm: Speculation, number: int) -> None:
+    def _measure_in_race(
+        self, phase: str, load: Load, standing: Standing, arm: Speculation
+    ) -> None:
         """On another card than the first, off goes before: an arm is compared with it alone."""
         journal, card = self.journal, 0 if arm.is_off else self.settings.cards.of(arm)
-        beside, off = load.on(card), name_of(OFF)
+        beside, off, number = load.on(card), name_of(OFF), standing.next_block
         is_there = (beside.name, off, number) in journal.blocks
         if card and not is_there and off not in journal.failures_at(beside.name):
-            journal.add(self.measure(beside, OFF, number))
+            self._measure(phase, load, standing, OFF, where=beside)
         if card and off in (failed := journal.failures_at(beside.name)):
             reason = f"off failed on its card: {failed[off]}"
             journal.add(Failure(load.name, name_of(arm), reason, 0.0))
         else:
-            journal.add(self.measure(load, arm, number))
+            self._measure(phase, load, standing, arm)
 
     def _blocks_of(self, load: Load) -> dict[str, list[Block]]:
         names = [name_of(arm) for arm in (OFF, *self.settings.arms)]
@@ -210,7 +237,7 @@ class Search:
             phase = RACE if standing.is_profiled else PROFILE
             self._show(phase, load, standing, None)
             if is_main and standing.next_block > 0:
-                self._check_slo(_FAR)
+                check_slo(self.settings, self.journal, _FAR)
             if name_of(OFF) in failed:  # nothing can be compared any more
                 if is_main and not blocks[name_of(OFF)]:
                     raise OptionError(
@@ -218,19 +245,33 @@ class Search:
                         f"{failed[name_of(OFF)]}; when that is mended, --retry-failed tries again"
                     )
                 return standing
+            race_s = min(_RACE_SHARE * allowed_s, profile_s - self.shares.final_s(load))
+            most_s = race_s if standing.is_profiled else profile_s
+            if self._repeat_round(phase, load, standing, most_s - spent_s):
+                cache.clear()  # it is of blocks that do not change
+                continue
             if not standing.next_arms or (settings.in_visits and standing.is_profiled):
                 return standing
             needed_s = spent_s + sum(self.shares.block_s(load, arm) for arm in standing.next_arms)
-            race_s = min(_RACE_SHARE * allowed_s, profile_s - self.shares.final_s(load))
-            if needed_s > (race_s if standing.is_profiled else profile_s):
+            if needed_s > most_s:
                 return standing
             # One arm at a time: a search that was killed within a block gets here again.
-            arm = standing.next_arms[0]
-            self._show(phase, load, standing, arm)
             if (start := self.prepare(load, by_rank(standing.next_arms, ranked))) is not None:
                 journal.add(start)  # there may not be time for all others now
+                self._show(phase, load, standing, None, start)
                 continue
-            self._measure_in_race(load, arm, standing.next_block)
+            self._measure_in_race(phase, load, standing, standing.next_arms[0])
+
+    def _repeat_round(self, phase: str, load: Load, standing: Standing, left_s: float) -> bool:
+        """Measures a marked block of the last whole round again, where there is time for it."""
+        numbers = [each.block for each in self.journal.of(load.name, name_of(OFF))]
+        number = standing.next_block - 1 if standing.next_arms else max(numbers, default=-1)
+        again = round_to_repeat(self.journal, load, (OFF, *self.settings.arms), number)
+        if self.settings.in_visits or not again or self.shares.block_s(load, again[0]) > left_s:
+            return False
+        now = replace(standing, next_block=number)
+        self._measure(phase, load, now, again[0], is_again=True)
+        return True
 
     def _profile_loads(self) -> None:
         """The first blocks of all loads, arm by arm: an engine that takes long to start, or to wake
@@ -244,8 +285,7 @@ class Search:
                 return
             for load, standing in wanted.items():
                 if arms[0] in standing.next_arms:
-                    self._show(PROFILE, load, standing, arms[0])
-                    self._measure_in_race(load, arms[0], standing.next_block)
+                    self._measure_in_race(PROFILE, load, standing, arms[0])
 
     def _run_visits(self) -> bool:
         """The finals of all loads, each engine being up for all of them. False where the time was
@@ -260,9 +300,9 @@ class Search:
                     continue
                 if journal.elapsed_s() + self.shares.block_s(job.load, job.arm) > budget_s:
                     return False
-                standing = Standing(next_arms=(job.arm,), next_block=job.block)
-                self._show(FINAL, job.load, standing, job.arm)
-                journal.add(self.measure(job.load, job.arm, job.block))
+                best = leaders[job.load.in_part("")]
+                standing = Standing(best=best, next_arms=(job.arm,), next_block=job.block)
+                self._measure(FINAL, job.load, standing, job.arm)
         return True
 
     def _leaders(self) -> dict[Load, Speculation]:
@@ -294,8 +334,7 @@ class Search:
             asked = journal.of(again.name, name_of(OFF))
             if (number := next_again(self.settings.arms, compared, asked)) is None:
                 return
-            self._show(TEXTS, again, Standing(next_block=number), OFF)
-            journal.add(self.measure(again, OFF, number))
+            self._measure(TEXTS, load, Standing(next_block=number), OFF, where=again)
 
     def _text_floor(self, load: Load) -> Agreement | None:
         again = self.journal.of(texts_part(load).name, name_of(OFF))
@@ -312,7 +351,7 @@ class Search:
             return 1
         return self.settings.num_profile.get(load.name, self.settings.rules.num_profile)
 
-    def _run_beside_off(
+    def run_beside_off(
         self, load: Load, standing: Standing, num_blocks: int, allowed_s: float
     ) -> bool:
         """Measures the best arm and off in turns. False where the time was over before."""
@@ -334,26 +373,27 @@ class Search:
                 needed_s = sum(self.shares.block_s(load, arm) for arm in missing)
                 if spent_s + needed_s > most_s:
                     return False
-                self._show(load.part, load, standing, missing[0])
                 # Both: what one lacks, the next blocks need.
                 if (start := self.prepare(load, order)) is not None:
                     journal.add(start)
+                    self._show(load.part, load, standing, None, start, num_blocks)
                     continue
-                journal.add(self.measure(load, missing.pop(0), number))
+                self._measure(load.part, load, standing, missing.pop(0), num_blocks=num_blocks)
         return True
 
-    def _check_slo(self, times: float = 1.0) -> None:
-        """Refuses an SLO of which no request of the main load met so many times the limits."""
-        slo = self.settings.rules.objective.slo
-        if not slo:
-            return
-        every = self.journal.blocks.values()
-        done = done_records(each for each in every if each.load == self.settings.loads[0].name)
-        loose = {name: times * limit for name, limit in slo.items()}
-        if done and not any(meets(each, loose) for each in done):
-            limits = ",".join(f"{name}={limit:g}" for name, limit in slo.items())
-            more = f", nor {times:g} times that" if times > 1 else ""
-            raise OptionError(
-                f"--slo {limits}: none of the {len(done)} requests of any arm met it{more}; loosen "
-                "it, and the same --out continues with what was measured"
-            )
+    def repeat_pairs(
+        self, part: Load, standing: Standing, num_blocks: int, allowed_s: float
+    ) -> None:
+        """Those that were marked, while there is time."""
+        best = standing.best
+        assert best is not None
+        for number in range(num_blocks):
+            order = (OFF, best) if number % 2 == 0 else (best, OFF)
+            again = pair_to_repeat(self.journal, part, order, number)
+            needed_s = sum(self.shares.block_s(part, arm) for arm in again)
+            is_over = self.shares.elapsed_s(part.name) + needed_s > allowed_s
+            if is_over or self.journal.failures_at(part.name):
+                return
+            for arm in again:
+                now = replace(standing, next_arms=(arm,), next_block=number)
+                self._measure(FINAL, part, now, arm, is_again=True, num_blocks=num_blocks)

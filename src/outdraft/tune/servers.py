@@ -15,7 +15,7 @@ from outdraft.observe import RemoteServer
 from outdraft.observe.server import Identity
 from outdraft.speculation import OFF, Speculation
 from outdraft.tune.arm import name_of
-from outdraft.tune.engines import RunningEngine, StartEngine
+from outdraft.tune.engines import OnAnswer, RunningEngine, StartEngine
 from outdraft.workload.training import training_digests
 
 _ON = re.compile(r"(?P<method>\w+)(?::(?P<settings>.*?))?@(?P<url>https?://.+)")
@@ -199,13 +199,17 @@ class AttachedProcess:
 
 
 def server_finder(
-    servers: Iterable[ServedArm], api_key: str | None = None, *, stop_at_eos: bool = False
+    servers: Iterable[ServedArm],
+    api_key: str | None = None,
+    *,
+    stop_at_eos: bool = False,
+    on_answer: OnAnswer = lambda done, total: None,
 ) -> StartEngine:
     """Has the server of an arm where others would start one."""
     urls = {each.name: each.url for each in servers}
 
     def attach(speculation: Speculation, name: str) -> RunningEngine:
         process = AttachedProcess(urls[name_of(speculation)], api_key)
-        return RunningEngine(process, stop_at_eos=stop_at_eos, api_key=api_key)
+        return RunningEngine(process, stop_at_eos=stop_at_eos, api_key=api_key, on_answer=on_answer)
 
     return attach

@@ -144,6 +144,7 @@ class TimeShares:
 
     def _entries(self) -> Iterator[Block | Start]:
         yield from self.journal.starts
+        yield from self.journal.replaced
         yield from self.journal.blocks.values()
 
     def visit_blocks(self, leaders: Mapping[Load, Speculation]) -> int:
