@@ -152,7 +152,9 @@ def error_of(errors: list[float]) -> float:
     return stdev(errors) / math.sqrt(len(errors))
 
 
-@pytest.mark.parametrize("speedup", [1.0, 2.0, 3.0])
+@pytest.mark.parametrize(
+    "speedup", [2.0, *(pytest.param(each, marks=pytest.mark.slow) for each in (1.0, 3.0))]
+)
 def test_measuring_again_biases_nothing(speedup: float, tmp_path: Path) -> None:
     """A block of off is longer than one of the arm, and more often marked."""
     machines = [Machine(seed, speedup) for seed in range(150)]

@@ -86,15 +86,15 @@ def test_what_a_search_needs_at_least() -> None:
 
 def test_enough_time_is_said_in_a_line() -> None:
     assert time_words(Needs(settings_of(580), PACE)) == (
-        "time: 7 engines to start, 2 loads to judge: about 5m30s at least, of --budget 9m40s"
+        "time: 7 engines to start, 2 loads to judge: about 4m30s at least, of --budget 9m40s"
     )
 
 
 @pytest.mark.parametrize(
     ("budget", "flags", "would_do"),
     [
-        ("4m50s", "--draft-quantization int8", "4m30s"),
-        ("2m45s", "--draft-quantization int8 --concurrency 1", "2m30s"),
+        ("4m10s", "--draft-quantization int8", "4m"),
+        ("2m45s", "--draft-quantization int8 --concurrency 1", "2m"),
         ("1m", "--draft-quantization int8 --concurrency 1 --methods eagle", "1m30s"),
     ],
 )
@@ -103,7 +103,7 @@ def test_too_little_time_is_said_with_what_to_leave_out(
 ) -> None:
     settings = settings_of(parse_duration(budget, option="--budget"))
     assert time_words(Needs(settings, PACE)) == (
-        "time: 7 engines to start, 2 loads to judge: about 5m30s at least, more than "
+        "time: 7 engines to start, 2 loads to judge: about 4m30s at least, more than "
         f"--budget {budget}: not everything will be measured; about {would_do} with {flags}"
     )
 
@@ -133,7 +133,7 @@ def test_the_pace_is_that_of_the_journal_where_it_has_one(tmp_path: Path) -> Non
 def test_that_time_will_not_do_is_said_as_soon_as_it_shows(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal.jsonl", {}) as journal:
         words, told = TimeTold(settings_of(580), journal).first()
-        assert words.endswith("about 5m30s at least, of --budget 9m40s")
+        assert words.endswith("about 4m30s at least, of --budget 9m40s")
         assert told.again()[0] == ""
         journal.add(Start("concurrency 1", "eagle head k=4", 21.0))
         words, told = told.again()

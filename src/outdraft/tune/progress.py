@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from outdraft.measure.plateau import counted_ns
 from outdraft.speculation import OFF, Speculation
@@ -50,6 +51,17 @@ class Progress:
     finished: tuple[LoadResult, ...] = ()  # loads
     entry: Block | Failure | Start | None = None  # that has just been written
     num_blocks: int | None = None  # of the phase, where that is known
+
+
+class Display(Protocol):
+    """Shows a run while it goes on."""
+
+    def note(self, words: str) -> None: ...
+    def progress(self, progress: Progress) -> None: ...
+    def starting(
+        self, arm: str, seconds: float, line: str, usual_s: float | None
+    ) -> None: ...  # `usual_s`: what earlier starts took
+    def answered(self, done: int, total: int) -> None: ...  # of the requests of a block
 
 
 FiguresCache = dict[tuple[object, ...], Figures]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from outdraft.backends.backend import Backend, Capabilities, Traffic
 from outdraft.backends.checks import check_supported, preflight
@@ -38,7 +38,7 @@ from outdraft.tune.lab import Lab
 from outdraft.tune.options import ASLEEP, SIDE_BY_SIDE, VISITS
 from outdraft.tune.outcome import RunContext, make_results
 from outdraft.tune.pace import Pace, guess_pace
-from outdraft.tune.progress import Progress
+from outdraft.tune.progress import Display, Progress
 from outdraft.tune.requests import MAX_BLOCKS, deal_requests
 from outdraft.tune.results import Pruned, Results
 from outdraft.tune.rules import Rules, SearchSettings
@@ -53,17 +53,6 @@ from outdraft.workload.training import unseen_prompts
 
 _LARGE_BLOCK = 8  # requests; one such block profiles a proposer, of smaller ones it takes two
 _FEW_KS = 4  # draft lengths that are tried where each needs a process of its own
-
-
-class Display(Protocol):
-    """Shows a run while it goes on."""
-
-    def note(self, words: str) -> None: ...
-    def progress(self, progress: Progress) -> None: ...
-    def starting(
-        self, arm: str, seconds: float, line: str, usual_s: float | None
-    ) -> None: ...  # `usual_s`: what earlier starts took
-    def answered(self, done: int, total: int) -> None: ...  # of the requests of a block
 
 
 @dataclass(frozen=True, slots=True)

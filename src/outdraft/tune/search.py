@@ -48,7 +48,7 @@ class Search:
     settings: SearchSettings
     journal: Journal
     measure: Measure
-    show: Callable[[Progress], None] = lambda progress: None
+    show: Callable[[Progress], None] | None = None
     prepare: Prepare = lambda load, arms: None
     finished: list[LoadResult] = field(default_factory=list)  # loads, while it runs
     figures: FiguresCache = field(default_factory=FiguresCache)
@@ -100,12 +100,13 @@ class Search:
         entry: Block | Failure | Start | None = None,
         num_blocks: int | None = None,
     ) -> None:
+        if self.show is None:
+            return
         figures = figures_of(self.settings, load, standing.best, self.journal, self.figures)
-        elapsed_s, budget_s = self.journal.elapsed_s(), self.settings.budget_s
-        self.show(
-            Progress(phase, load, standing, arm, elapsed_s, budget_s, self.settings.arms, figures,
-                     tuple(self.finished), entry, num_blocks)
-        )  # fmt: skip
+        self.show(Progress(
+            phase, load, standing, arm, self.journal.elapsed_s(), self.settings.budget_s,
+            self.settings.arms, figures, tuple(self.finished), entry, num_blocks,
+        ))  # fmt: skip
 
     def _measure(
         self,
