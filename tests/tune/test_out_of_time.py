@@ -66,13 +66,17 @@ def run(
         return make_results(context, settings, outcomes, schedule, journal)
 
 
+FAST_S = (10, 60, 240)
+BUDGETS = [
+    *((each, PACE) for each in (1, 10, 25, 40, 60, 90, 120, 180, 240, 300, 450)),
+    *((each, Pace()) for each in (25, 60, 120, 300)),  # only what was measured is known
+]
+
+
 @pytest.mark.parametrize("loads", [(ONE,), (ONE, FOUR), (ONE, FOUR, EIGHT)])
 @pytest.mark.parametrize(
     ("budget_s", "pace"),
-    [
-        *((each, PACE) for each in (1, 10, 25, 40, 60, 90, 120, 180, 240, 300, 450)),
-        *((each, Pace()) for each in (25, 60, 120, 300)),  # only what was measured is known
-    ],
+    [pytest.param(*each, marks=() if each[0] in FAST_S else pytest.mark.slow) for each in BUDGETS],
 )
 def test_with_the_budget_that_it_names_everything_is_judged(
     budget_s: float, loads: tuple[Load, ...], pace: Pace, tmp_path: Path
