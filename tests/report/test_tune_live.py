@@ -13,7 +13,7 @@ from outdraft.report.tune_view import (
     Moment,
     Starting,
     arms_shown,
-    heading,
+    search_heading,
     short_names,
     state_of,
     time_line,
@@ -23,7 +23,7 @@ from outdraft.speculation import OFF, Speculation
 from outdraft.stats.ratios import Ratio
 from outdraft.tune.arm import FINAL, Load, name_of, proposer_name
 from outdraft.tune.journal import Block, Failure, Start
-from outdraft.tune.progress import PROFILE, RACE, TEXTS, Figures, Progress
+from outdraft.tune.progress import PROFILE, RACE, TEXTS, ArmFigures, Progress
 from outdraft.tune.race import Standing
 from outdraft.tune.results import BEST, ArmResult, LoadResult
 
@@ -43,17 +43,17 @@ BEST_ARM = next(
 BUSY = "another program is using the cores (0.9 of 2)"
 
 
-def figures(arm: Speculation, speedup: float, num_blocks: int = 1) -> Figures:
+def figures(arm: Speculation, speedup: float, num_blocks: int = 1) -> ArmFigures:
     low, high = (0.9 * speedup, 1.1 * speedup) if num_blocks >= 5 else (None, None)
     ratio = Ratio(speedup, low, high, 0.95, 4 * num_blocks, num_blocks)
-    return Figures(proposer_name(arm), 4 * num_blocks, 28.1 * speedup,
+    return ArmFigures(proposer_name(arm), 4 * num_blocks, 28.1 * speedup,
                    None if arm.is_off else 0.36, None if arm.is_off else ratio, 7.2)  # fmt: skip
 
 
 def starts() -> Progress:
     """Engines are starting, nothing was measured."""
     standing = Standing(next_arms=(OFF, *LONGEST))
-    up = {name_of(LONGEST[-1]): Figures(proposer_name(LONGEST[-1]), start_s=7.2)}
+    up = {name_of(LONGEST[-1]): ArmFigures(proposer_name(LONGEST[-1]), start_s=7.2)}
     return Progress(PROFILE, ONE, standing, None, 7.2, 580.0, ARMS, up)
 
 
@@ -112,7 +112,7 @@ def test_no_word_is_broken_at_any_width(name: str, width: int) -> None:
         assert any(line.startswith(f"{each} ") for each in allowed)
         state = state_of(progress, arm, moment)
         assert line.endswith(state), line
-        measured = progress.figures.get(arm, Figures("")).measured
+        measured = progress.figures.get(arm, ArmFigures("")).measured
         if measured is not None:
             assert f" {measured.estimate:.2f}x" in line
             assert measured.low is None or f"[{measured.low:.2f}, {measured.high:.2f}]" in line
@@ -158,7 +158,7 @@ def test_an_arm_that_was_measured_stays() -> None:
             (row,) = (line for line in shown if line.startswith(f"{name}  "))
             assert f" {each.num_requests} " in row
     assert state_of(texts, name_of(BEST_ARM), moment) == "leads"
-    assert heading(texts) == "concurrency 1 · off's texts once more · block 2"
+    assert search_heading(texts) == "concurrency 1 · off's texts once more · block 2"
 
 
 def test_a_start_is_a_start() -> None:

@@ -14,7 +14,7 @@ from outdraft.report.tune_view import (
     Moment,
     Starting,
     finished_line,
-    heading,
+    search_heading,
     time_line,
     tuning_view,
 )
@@ -78,7 +78,7 @@ class TuningDisplay:
         if self._screen is None and is_measured and self._is_silent():
             assert last is not None
             assert last.arm is not None
-            self.note(f"{heading(last)}: {name_of(last.arm)}, {done} of {total} answers")
+            self.note(f"{search_heading(last)}: {name_of(last.arm)}, {done} of {total} answers")
 
     def note(self, words: str) -> None:
         """A line that stays. On a terminal it ends at words; elsewhere it is one line."""
@@ -108,7 +108,9 @@ class TuningDisplay:
         if isinstance(entry, Start):
             self.note(f"{spent}: {entry.arm} started in {format_duration(entry.duration_s)}")
         elif isinstance(entry, Block):
-            self.note(f"{spent}: {heading(progress)}: {entry.arm}{_figures(progress, entry.arm)}")
+            self.note(
+                f"{spent}: {search_heading(progress)}: {entry.arm}{_figures(progress, entry.arm)}"
+            )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """What the terminal shows now."""

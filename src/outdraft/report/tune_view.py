@@ -13,7 +13,7 @@ from outdraft.durations import format_duration
 from outdraft.report.tables import decision_text, ratio_text
 from outdraft.speculation import OFF, Speculation
 from outdraft.tune.arm import FINAL, SCHEDULE, name_of, proposer_name
-from outdraft.tune.progress import TEXTS, Figures, Progress
+from outdraft.tune.progress import TEXTS, ArmFigures, Progress
 from outdraft.tune.race import Standing
 from outdraft.tune.results import LoadResult
 
@@ -65,7 +65,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ArmRow:
     name: str
     short: str
     cells: Mapping[str, str]
@@ -80,7 +80,7 @@ def tuning_view(progress: Progress, moment: Moment, width: int, height: int) -> 
     more = len(names) - num_rows
     rows = [_row(progress, moment, name) for name in names[:num_rows]]
     parts: list[RenderableType] = [Text(line) for line in lines]
-    parts += [Text(_fitting(heading(progress), width), style="bold"), _table(rows, width)]
+    parts += [Text(_fitting(search_heading(progress), width), style="bold"), _table(rows, width)]
     if more > 0:
         parts.append(_dim(f"… and {more} more"))
     parts.append(_dim(_fitting(time_line(progress, moment), width)))
@@ -89,7 +89,7 @@ def tuning_view(progress: Progress, moment: Moment, width: int, height: int) -> 
     return Group(*parts)
 
 
-def heading(progress: Progress) -> str:
+def search_heading(progress: Progress) -> str:
     """E.g. "concurrency 1 · final · block 4 of 17"."""
     load, number = progress.load.in_part("").name, progress.standing.next_block + 1
     words = {TEXTS: "off's texts once more", SCHEDULE: "the schedule"}
@@ -190,13 +190,13 @@ def _longest(progress: Progress, proposer: str) -> str:
     return name_of(max(members, key=lambda arm: arm.k)) if members else proposer
 
 
-def _row(progress: Progress, moment: Moment, name: str) -> Row:
+def _row(progress: Progress, moment: Moment, name: str) -> ArmRow:
     standing = _standing(progress, moment)
-    figures = progress.figures.get(name) or Figures(name)
+    figures = progress.figures.get(name) or ArmFigures(name)
     predicted, measured = standing.predicted.get(name), figures.measured
     guess = "" if predicted is None else f"{predicted:.2f}x"
     known = "" if measured is None else ratio_text(measured)
-    return Row(
+    return ArmRow(
         name,
         short_names(progress.arms).get(name, name),
         {
@@ -212,7 +212,7 @@ def _row(progress: Progress, moment: Moment, name: str) -> Row:
     )
 
 
-def _table(rows: Sequence[Row], width: int) -> Table:
+def _table(rows: Sequence[ArmRow], width: int) -> Table:
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
     is_full, columns = _choose_layout(rows, width)
     for column in columns:
@@ -225,7 +225,7 @@ def _table(rows: Sequence[Row], width: int) -> Table:
     return table
 
 
-def _choose_layout(rows: Sequence[Row], width: int) -> tuple[bool, tuple[str, ...]]:
+def _choose_layout(rows: Sequence[ArmRow], width: int) -> tuple[bool, tuple[str, ...]]:
     for is_full, middle in _LAYOUTS:
         columns = (_ARM, *middle, _STATE)
         if _needed(rows, columns, is_full=is_full) <= width:
@@ -233,7 +233,7 @@ def _choose_layout(rows: Sequence[Row], width: int) -> tuple[bool, tuple[str, ..
     return is_full, columns
 
 
-def _needed(rows: Sequence[Row], columns: Sequence[str], *, is_full: bool) -> int:
+def _needed(rows: Sequence[ArmRow], columns: Sequence[str], *, is_full: bool) -> int:
     def cells(column: str) -> Iterator[str]:
         for row in rows:
             name = row.name if is_full else row.short

@@ -25,7 +25,7 @@ PROFILE, RACE, TEXTS = "profile", "race", "texts"  # phases, as FINAL and SCHEDU
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class ArmFigures:
     """Of one arm under one load, from what was measured so far."""
 
     proposer: str
@@ -47,7 +47,7 @@ class Progress:
     elapsed_s: float
     budget_s: float
     arms: tuple[Speculation, ...] = ()  # all of the search, without off
-    figures: Mapping[str, Figures] = field(default_factory=dict)  # by the arms' names
+    figures: Mapping[str, ArmFigures] = field(default_factory=dict)  # by the arms' names
     finished: tuple[LoadResult, ...] = ()  # loads
     entry: Block | Failure | Start | None = None  # that has just been written
     num_blocks: int | None = None  # of the phase, where that is known
@@ -64,7 +64,7 @@ class Display(Protocol):
     def answered(self, done: int, total: int) -> None: ...  # of the requests of a block
 
 
-FiguresCache = dict[tuple[object, ...], Figures]
+FiguresCache = dict[tuple[object, ...], ArmFigures]
 
 
 def figures_of(
@@ -73,7 +73,7 @@ def figures_of(
     best: Speculation | None,
     journal: Journal,
     cache: FiguresCache,
-) -> dict[str, Figures]:
+) -> dict[str, ArmFigures]:
     """Of the arms that were measured or started here, off first. `best`: judged in the final."""
     race = load.in_part("")
     final = race.in_part(FINAL, "" if best is None else name_of(best)).name
@@ -103,13 +103,13 @@ def _figures(
     blocks: Sequence[Block],
     off: Sequence[Block],
     starts: Sequence[float],
-) -> Figures:
+) -> ArmFigures:
     done, spent_ns = done_records(blocks), sum(counted_ns(each.records) for each in blocks)
     num_tokens = sum(each.completion_tokens or 0 for each in done)
     ratio = None
     if not arm.is_off and off and blocks:
         ratio = settings.rules.objective.ratio(valid_records(off), valid_records(blocks))
-    return Figures(
+    return ArmFigures(
         proposer=proposer_name(arm),
         num_requests=len(done),
         tokens_per_s=num_tokens / spent_ns * 1e9 if spent_ns else None,
