@@ -10,16 +10,18 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor
 
+from outdraft.engine.models.embedding import AnyEmbedding
 from outdraft.modelspec import HeadSpec, inverse_frequencies, read_head
 from outdraft.modelspec.head import canonical_name
 
 
 class PlainHead:
-    def __init__(self, folder: Path, embedding: Tensor) -> None:
+    def __init__(self, folder: Path, embedding: AnyEmbedding) -> None:
         self.spec = read_head(folder)
         stored = load_file(folder / "model.safetensors")
         self.weights = {canonical_name(name): each for name, each in stored.items()}
-        self.embedding = self.weights.get("embed_tokens.weight", embedding)
+        shared = embedding.rows(torch.arange(self.spec.vocab_size))
+        self.embedding = self.weights.get("embed_tokens.weight", shared)
         ids = torch.arange(self.spec.draft_vocab_size)
         self.targets = ids + self.weights.get("d2t", torch.zeros_like(ids))
 

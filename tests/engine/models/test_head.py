@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from outdraft.engine.kv_cache import KVCache
+from outdraft.engine.models.embedding import AnyEmbedding
 from outdraft.engine.models.head import Head, load_head
 from outdraft.engine.models.weights import SafetensorsWeights
 from outdraft.engine.runners.eager import EagerHeadRunner
@@ -29,11 +30,11 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def embedding(target: Path, load: Load) -> torch.Tensor:
+def embedding(target: Path, load: Load) -> AnyEmbedding:
     return load(target).decoder.embedding
 
 
-def loaded(folder: Path, embedding: torch.Tensor, quantization: str = "none") -> Head:
+def loaded(folder: Path, embedding: AnyEmbedding, quantization: str = "none") -> Head:
     weights = SafetensorsWeights(folder)
     return load_head(read_head(folder), weights, embedding, quantization=quantization)
 
@@ -57,7 +58,7 @@ VARIANTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_equals_the_plain_head(
-    variant: str, layout: str, target: Path, embedding: torch.Tensor, tmp_path: Path
+    variant: str, layout: str, target: Path, embedding: AnyEmbedding, tmp_path: Path
 ) -> None:
     folder = tiny_head(tmp_path, target, fitted=False, layout=layout, **VARIANTS[variant])
     head, plain = loaded(folder, embedding), PlainHead(folder, embedding)
@@ -73,7 +74,7 @@ def test_equals_the_plain_head(
 
 @pytest.mark.parametrize("quantization", ["int8", "int4"])
 def test_packed_weights_are_near(
-    quantization: str, target: Path, embedding: torch.Tensor, tmp_path: Path
+    quantization: str, target: Path, embedding: AnyEmbedding, tmp_path: Path
 ) -> None:
     folder = tiny_head(tmp_path, target, fitted=False)
     exact, packed = loaded(folder, embedding), loaded(folder, embedding, quantization)
@@ -86,7 +87,7 @@ def test_packed_weights_are_near(
 
 @pytest.mark.parametrize("count", [1, 3, 6])
 def test_few_rows_are_fused_like_many(
-    count: int, target: Path, embedding: torch.Tensor, tmp_path: Path
+    count: int, target: Path, embedding: AnyEmbedding, tmp_path: Path
 ) -> None:
     head = loaded(tiny_head(tmp_path, target, fitted=False), embedding)
     features = torch.randn(8, 3 * 64)
@@ -95,7 +96,7 @@ def test_few_rows_are_fused_like_many(
 
 @pytest.mark.parametrize(("change", "word"), [(500, "outside the vocabulary"), (1, "two draft")])
 def test_a_mapping_that_leads_astray_is_refused(
-    change: int, word: str, target: Path, embedding: torch.Tensor, tmp_path: Path
+    change: int, word: str, target: Path, embedding: AnyEmbedding, tmp_path: Path
 ) -> None:
     folder = tiny_head(tmp_path, target, fitted=False)
     tensors = load_file(folder / "model.safetensors")

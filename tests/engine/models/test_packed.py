@@ -97,3 +97,38 @@ def test_what_was_in_4_bits_stays_what_it_was() -> None:
 def test_what_cannot_be_packed() -> None:
     assert fits_library(torch.zeros(5, 64))
     assert not fits_library(torch.zeros(5, 40))
+
+
+@pytest.mark.parametrize(
+    ("quantization", "dtype", "most"),
+    [
+        ("none", torch.float32, 0.0),
+        ("none", torch.bfloat16, 0.0),
+        ("int8", torch.float32, 0.51 / 127),  # half a step of the largest value of a group
+        ("int4", torch.float32, 0.51 / 15),  # half a step of a group's range
+    ],
+)
+def test_rows_are_the_weights(quantization: str, dtype: torch.dtype, most: float) -> None:
+    weight = random(70, 96).to(dtype)
+    outputs = torch.tensor([69, 0, 31, 32, 0])
+    rows = PackedProduct(weight, None, quantization).rows(outputs)
+    assert rows.dtype == dtype
+    groups = (weight[outputs].float() - rows.float()).view(5, 3, 32).abs().amax(-1)
+    wanted = weight[outputs].float().view(5, 3, 32)
+    size = wanted.amax(-1) - wanted.amin(-1) if quantization == "int4" else wanted.abs().amax(-1)
+    assert torch.all(groups <= most * size)
+
+
+def test_rows_are_what_products_compute_with() -> None:
+    weight = random(40, 64)
+    for quantization in ("int8", "int4"):
+        product = PackedProduct(weight, None, quantization)
+        ones = torch.eye(64) * 127  # numbers that 8 bits hold
+        assert torch.allclose(product(ones) / 127, product.rows(torch.arange(40)).T, atol=1e-6)
+
+
+def test_rows_that_are_not_there_are_refused() -> None:
+    product = PackedProduct(random(40, 64), None, "none")
+    for wrong in (-1, 40):
+        with pytest.raises(IndexError):
+            product.rows(torch.tensor([3, wrong]))

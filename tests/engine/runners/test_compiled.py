@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 from outdraft.engine.kv_cache import KVCache
 from outdraft.engine.loading import LoadedModel
+from outdraft.engine.models.embedding import AnyEmbedding
 from outdraft.engine.models.head import Head, load_head
 from outdraft.engine.models.weights import SafetensorsWeights
 from outdraft.engine.native.library import library
@@ -67,7 +67,7 @@ def test_features_are_what_enters_the_tapped_layers(tmp_path: Path, load: Load) 
     result = runner.run([Run([5, 6, 7], 0, [1], num_logits=2), Run([8], 0, [2], num_logits=1)])
     assert result.features is not None
     first, second, third = result.features.split(size, 1)
-    assert torch.equal(first, model.decoder.embedding[[5, 6, 7, 8]])
+    assert torch.equal(first, model.decoder.embedding.rows(torch.tensor([5, 6, 7, 8])))
     assert not torch.equal(second, third)
     assert torch.equal(third[1:], result.hidden)
 
@@ -99,7 +99,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_model(tmp_path_factory.mktemp("compiled") / "target", "llama", **WIDE)
 
 
-def loaded(folder: Path, embedding: Tensor, quantization: str = "none") -> Head:
+def loaded(folder: Path, embedding: AnyEmbedding, quantization: str = "none") -> Head:
     weights = SafetensorsWeights(folder)
     head = load_head(read_head(folder), weights, embedding, quantization=quantization)
     assert can_compile(head)
@@ -151,3 +151,14 @@ def test_a_chain_is_the_eager_chain(
         drawn = other.logits.argmax(1).tolist()
         mine.extend(drawn)
         other.extend(drawn)
+
+
+def test_a_matrix_that_tokens_come_in_and_go_out_by_is_held_once(
+    tmp_path: Path, load: Load
+) -> None:
+    tied = load(tiny_model(tmp_path / "tied", "smollm2")).decoder
+    apart = load(tiny_model(tmp_path / "apart", "llama")).decoder
+    assert tied.spec.tie_embeddings
+    assert tied.embedding is tied.head
+    assert not apart.spec.tie_embeddings
+    assert apart.embedding is not apart.head

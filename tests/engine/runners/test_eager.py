@@ -140,7 +140,7 @@ def test_features_are_what_enters_the_tapped_layers(tmp_path: Path, load: Load) 
     assert result.hidden.shape == (3, size)
     assert result.features is not None
     first, second, third = result.features.split(size, 1)  # in order of layers, all tokens
-    assert torch.equal(first, decoder.embedding[[5, 6, 7, 8]])
+    assert torch.equal(first, decoder.embedding.rows(torch.tensor([5, 6, 7, 8])))
     assert not torch.equal(second, third)
     assert torch.equal(third[1:], result.hidden)  # what leaves the last layer
     assert model.runner.run([Run([5], 0, [1], num_logits=1)]).features is None

@@ -76,7 +76,8 @@ def load_weights(draft: AnyDraft, folder: Path, target: Target) -> None:
 def read_head_tensors(weights: SafetensorsWeights, embedding: Tensor) -> dict[str, Tensor]:
     """A head's tensors by name; an lm_head stored as a difference is added to the embedding."""
     state = {canonical_name(name): weights.get(name) for name in weights.names()}
-    state[LM_HEAD] = read_lm_head(weights, draft_vocabulary(state).to(embedding.device), embedding)
+    vocabulary = draft_vocabulary(state).to(embedding.device)
+    state[LM_HEAD] = read_lm_head(weights, vocabulary, embedding.__getitem__)
     state.pop(COLUMNS, None)
     return state
 

@@ -15,8 +15,10 @@ from outdraft.engine.kv_cache import KVCache
 from outdraft.engine.models.attention import attend_batch
 from outdraft.engine.models.batch import Batch
 from outdraft.engine.models.elementwise import Rotary, rotate, silu
+from outdraft.engine.models.embedding import AnyEmbedding, make_embedding
 from outdraft.engine.models.linear import AnyProduct, make_product
 from outdraft.engine.models.norm import Norm, widened
+from outdraft.engine.models.packed import PackedProduct
 from outdraft.engine.models.weights import Weights, read_shaped
 from outdraft.modelspec import ModelSpec
 
@@ -44,7 +46,7 @@ class Decoder:
     def __init__(
         self,
         spec: ModelSpec,
-        embedding: Tensor,
+        embedding: AnyEmbedding,
         layers: Sequence[Layer],
         norm: Norm,
         head: AnyProduct,
@@ -52,7 +54,7 @@ class Decoder:
         self.spec = spec
         self.dtype = embedding.dtype
         self.device = embedding.device
-        self.embedding = embedding  # (vocab, hidden)
+        self.embedding = embedding
         self.layers = layers
         self.norm = norm
         self.head = head
@@ -78,7 +80,7 @@ class Decoder:
         eps = spec.rms_eps
         widths = (spec.intermediate_size, spec.intermediate_size)
         tapped: list[Tensor] = []
-        stream = widened(F.embedding(batch.tokens, self.embedding), eps)
+        stream = widened(self.embedding.rows(batch.tokens), eps)
         x = stream.narrow(1, 0, spec.hidden_size)
         for index, layer in enumerate(self.layers):
             if index in taps:
@@ -162,15 +164,21 @@ def load_decoder(
             window=spec.windows[index],
         )
 
-    embedding = tensor("model.embed_tokens.weight", spec.vocab_size, hidden)
+    def ends() -> tuple[AnyEmbedding, AnyProduct]:
+        """What tokens come in by, and what they go out by. Often it is one matrix."""
+        # The head decides every token: at 4 bits it would cost more acceptance than it saves.
+        kind = "int8" if quantization == "int4" else quantization
+        matrix = tensor("model.embed_tokens.weight", spec.vocab_size, hidden)
+        if not spec.tie_embeddings:
+            embedding = make_embedding(matrix, kind)
+            matrix = tensor("lm_head.weight", spec.vocab_size, hidden)
+            return embedding, make_product(matrix, None, kind)
+        head = make_product(matrix, None, kind)
+        return head if isinstance(head, PackedProduct) else make_embedding(matrix, kind), head
+
+    embedding, head = ends()
     layers = []
     for index in range(spec.num_layers):
         layers.append(layer(index))
         on_layer(index + 1, spec.num_layers)
-    # The head decides every token: at 4 bits it would cost more acceptance than it saves.
-    head = make_product(
-        embedding if spec.tie_embeddings else tensor("lm_head.weight", spec.vocab_size, hidden),
-        None,
-        "int8" if quantization == "int4" else quantization,
-    )
     return Decoder(spec, embedding, layers, norm("model.norm.weight"), head)

@@ -4,7 +4,7 @@ It computes a Batch as Decoder does, with one more input for each row: the targe
 one position before, or the head's own output for that position. Its cache has one layer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,7 @@ from outdraft.engine.kv_cache import KVCache
 from outdraft.engine.models.attention import attend_batch
 from outdraft.engine.models.batch import Batch
 from outdraft.engine.models.elementwise import Rotary, Rotation, rotate
+from outdraft.engine.models.embedding import AnyEmbedding, make_embedding
 from outdraft.engine.models.linear import AnyProduct, make_product
 from outdraft.engine.models.norm import Norm, widened
 from outdraft.engine.models.weights import Weights
@@ -29,7 +30,7 @@ class Head:
         self,
         spec: HeadSpec,
         *,
-        embedding: Tensor,
+        embedding: AnyEmbedding,
         targets: Tensor,
         norms: dict[str, Norm],
         products: dict[str, AnyProduct],
@@ -38,7 +39,7 @@ class Head:
         self.dtype = embedding.dtype
         self.device = embedding.device
         self.targets = targets  # (D,) the target's id of every draft token
-        self.embedding = embedding  # (V, H)
+        self.embedding = embedding
         self.norms = norms
         self.parts = products
         self._token_norm, self._hidden_norm = norms["token"], norms["hidden"]
@@ -65,7 +66,7 @@ class Head:
         spec = self.spec
         num_qk = spec.num_heads + spec.num_kv_heads
         eps = spec.rms_eps
-        tokens = F.embedding(batch.tokens, self.embedding)
+        tokens = self.embedding.rows(batch.tokens)
         tokens = self._token_norm(tokens, widened(tokens, eps))
         normed = self._hidden_norm(hidden, widened(hidden, eps))
         qkv = self._qkv(torch.cat([tokens, normed], 1))
@@ -87,7 +88,7 @@ class Head:
 
 
 def load_head(
-    spec: HeadSpec, weights: Weights, embedding: Tensor, *, quantization: str = "none"
+    spec: HeadSpec, weights: Weights, embedding: AnyEmbedding, *, quantization: str = "none"
 ) -> Head:
     """`embedding` is the target's: it says where and in which dtype the head computes."""
     device, dtype = embedding.device, embedding.dtype
@@ -95,7 +96,7 @@ def load_head(
 
     def tensor(name: str) -> Tensor:
         if name == LM_HEAD:
-            return read_lm_head(weights, targets, embedding).to(dtype)
+            return read_lm_head(weights, targets, embedding.rows).to(dtype)
         return weights.get(stored[name]).to(device=device, dtype=dtype)
 
     def norm(name: str) -> Norm:
@@ -106,6 +107,8 @@ def load_head(
         weight = torch.cat([tensor(f"{name}.weight") for name in names])
         return make_product(weight, None, quantization)
 
+    # As in a decoder: 4 bits would cost more acceptance than they save.
+    kind = "int8" if quantization == "int4" else quantization
     targets = torch.arange(spec.draft_vocab_size)
     if "d2t" in stored:
         targets += weights.get(stored["d2t"]).long()
@@ -120,7 +123,7 @@ def load_head(
     attention, mlp = "layers.0.self_attn", "layers.0.mlp"
     return Head(
         spec,
-        embedding=tensor(EMBEDDING) if spec.has_embedding else embedding,
+        embedding=make_embedding(tensor(EMBEDDING), kind) if spec.has_embedding else embedding,
         targets=targets,
         norms={
             "token": norm("layers.0.input_layernorm"),
@@ -134,18 +137,17 @@ def load_head(
             "output": product([f"{attention}.o_proj"]),
             "gate_up": product([f"{mlp}.gate_proj", f"{mlp}.up_proj"]),
             "down": product([f"{mlp}.down_proj"]),
-            # As in a decoder: 4 bits there would cost more acceptance than they save.
-            "lm_head": product(["lm_head"], "int8" if quantization == "int4" else quantization),
+            "lm_head": product(["lm_head"], kind),
         },
     )
 
 
-def read_lm_head(weights: Weights, targets: Tensor, embedding: Tensor) -> Tensor:
-    """(D, H) float32, on the embedding's device. `targets`: the draft vocabulary's ids; the
-    target's `embedding` (V, H), which a stored difference is added to."""
+def read_lm_head(weights: Weights, targets: Tensor, embed: Callable[[Tensor], Tensor]) -> Tensor:
+    """(D, H) float32, where `targets` are, the draft vocabulary's ids. `embed`: the target's
+    embedding of ids, which a stored difference is added to."""
     stored = {canonical_name(name): name for name in weights.names()}
-    matrix = weights.get(stored[LM_HEAD]).to(embedding.device, torch.float32)
+    matrix = weights.get(stored[LM_HEAD]).to(targets.device, torch.float32)
     if COLUMNS not in stored:
         return matrix
     columns = weights.get(stored[COLUMNS]).to(matrix)
-    return matrix + embedding[targets].float() * columns
+    return matrix + embed(targets).float() * columns

@@ -21,10 +21,10 @@ class PackedProduct:
         lib = library()
         assert lib is not None
         out, inputs = weight.shape
-        self.dtype = weight.dtype
+        self.dtype, self.device = weight.dtype, weight.device
         name = quantization if quantization != "none" else str(weight.dtype).removeprefix("torch.")
         kind = FORMATS[name]
-        self.num_outputs = out
+        self.num_outputs, self._num_inputs = out, inputs
         self._panels = huge_pages.take(lib.packed_bytes(kind, out, inputs))
         self._bias = None if bias is None else bias.float().contiguous()
         source = weight.float().contiguous()
@@ -42,6 +42,16 @@ class PackedProduct:
         outputs = torch.empty(len(x), self.num_outputs)
         computer.multiply(self.struct, values, outputs)
         return outputs.to(x.dtype)
+
+    def rows(self, outputs: Tensor) -> Tensor:
+        """The weights of these outputs (T,), as they are after packing: (T, inputs)."""
+        lib, wanted = library(), outputs.int().contiguous()
+        assert lib is not None
+        if len(wanted) and not 0 <= int(wanted.min()) <= int(wanted.max()) < self.num_outputs:
+            raise IndexError(f"rows {wanted.tolist()} of {self.num_outputs}")
+        rows = torch.empty(len(wanted), self._num_inputs)
+        lib.unpack_rows(self.struct, len(wanted), wanted.data_ptr(), rows.data_ptr())
+        return rows.to(self.dtype)
 
 
 def fits_library(weight: Tensor) -> bool:

@@ -72,8 +72,7 @@ class CModel(Structure):
         ("layers", POINTER(CLayer)),
         ("norm", c_void_p),
         ("head", CProduct),
-        ("embedding", c_void_p),
-        ("is_short", c_int32),
+        ("embedding", CProduct),
         ("first_key", c_int32),
         ("frequencies", c_void_p),
         ("token_norm", c_void_p),
@@ -160,6 +159,8 @@ def _declared(lib: Any) -> Any:
     lib.packed_bytes.restype = c_int64
     lib.pack.argtypes = [c_int, c_int, c_int, c_void_p, c_void_p]
     lib.pack.restype = None
+    lib.unpack_rows.argtypes = [POINTER(CProduct), c_int32, c_void_p, c_void_p]
+    lib.unpack_rows.restype = None
     lib.pool_open.argtypes = [c_int]
     lib.pool_open.restype = c_void_p
     lib.pool_close.argtypes = [c_void_p]

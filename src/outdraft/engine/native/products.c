@@ -114,6 +114,36 @@ void pack(int format, int num_outputs, int num_inputs, const float *weights, voi
     }
 }
 
+static float unpack_int8(const uint8_t *panel, int lane, int k) {
+    const uint16_t *scales = (const uint16_t *)(panel + GROUP * PANEL);
+    return ((int)panel[k / 4 * PANEL * 4 + lane * 4 + k % 4] - 128) * half_to_float(scales[lane]);
+}
+
+static float unpack_int4(const uint8_t *panel, int lane, int k) {
+    const uint16_t *scales = (const uint16_t *)(panel + CODES);
+    int half = k / (GROUP / 2), at = k % (GROUP / 2);
+    int code = panel[at / 4 * PANEL * 4 + lane * 4 + at % 4] >> 4 * half & 15;
+    return half_to_float(scales[PANEL + lane]) + code * half_to_float(scales[lane]);
+}
+
+void unpack_row(const Product *product, int output, float *to) {
+    int lane = output % PANEL, format = product->format;
+    int64_t panel = output / PANEL * panel_bytes(format, product->num_inputs);
+    const uint8_t *from = (const uint8_t *)product->panels + panel;
+    for (int k = 0; k < product->num_inputs; k++) {
+        int group = k / GROUP, at = k % GROUP;
+        if (format == INT4) to[k] = unpack_int4(from + group * INT4_GROUP_BYTES, lane, at);
+        else if (format == INT8) to[k] = unpack_int8(from + group * INT8_GROUP_BYTES, lane, at);
+        else if (format == FLOAT32) to[k] = ((const float *)from)[k * PANEL + lane];
+        else to[k] = bfloat16_to_float(((const uint16_t *)from)[k * PANEL + lane]);
+    }
+}
+
+void unpack_rows(const Product *product, int32_t num, const int32_t *outputs, float *to) {
+    for (int i = 0; i < num; i++)
+        unpack_row(product, outputs[i], to + (int64_t)i * product->num_inputs);
+}
+
 /* ---------------------------------------------------------------- inputs */
 
 void round_group(const Inputs *inputs, int row, int group) {

@@ -34,6 +34,10 @@ int64_t packed_bytes(int format, int num_outputs, int num_inputs);
 /* weights (num_outputs, num_inputs) float32 → panels */
 void pack(int format, int num_outputs, int num_inputs, const float *weights, void *panels);
 
+/* The weights of one output, and of some. */
+void unpack_row(const Product *product, int output, float *to);
+void unpack_rows(const Product *product, int32_t num, const int32_t *outputs, float *to);
+
 /* Rounds one group of a row to 8 bits. */
 void round_group(const Inputs *inputs, int row, int group);
 

@@ -24,9 +24,8 @@ typedef struct {
     const Layer *layers;
     const float *norm;
     Product head;
-    const void *embedding; /* (vocab, hidden) */
-    int32_t is_short;      /* the embedding is bfloat16 */
-    int32_t first_key;     /* keys before it are seen by nobody */
+    Product embedding;  /* a token's row is that of an output; often it is `head` */
+    int32_t first_key;  /* keys before it are seen by nobody */
     const float *frequencies; /* (head_dim / 2) */
     /* A head's layer reads a token's embedding beside hidden states; a decoder has NULL here. */
     const float *token_norm, *hidden_norm;

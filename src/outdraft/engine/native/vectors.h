@@ -83,6 +83,13 @@ INLINE floats from_bfloat16(const uint16_t *from) {
     return (floats)(__builtin_convertvector(h, ints) << 16);
 }
 
+INLINE float bfloat16_to_float(uint16_t upper) {
+    uint32_t bits = (uint32_t)upper << 16;
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
 INLINE float half_to_float(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = h & 0x7fff, bits;
     if (rest < 0x0400) { /* 0 and the smallest */

@@ -72,18 +72,6 @@ int reserve(Space *space, size_t bytes) {
 
 /* ---------------------------------------------------------------- parts of a step */
 
-static void read_embedding(const Model *model, int token, float *to) {
-    int64_t at = (int64_t)token * model->hidden_size;
-    if (!model->is_short) {
-        memcpy(to, (const float *)model->embedding + at, model->hidden_size * sizeof(float));
-        return;
-    }
-    for (int i = 0; i < model->hidden_size; i++) {
-        uint32_t bits = (uint32_t)((const uint16_t *)model->embedding)[at + i] << 16;
-        memcpy(to + i, &bits, 4);
-    }
-}
-
 /* A multiple of 16 values. */
 void norm_row(const float *x, const float *weight, int size, float eps, float *to) {
     floats sums = all(0);
@@ -109,12 +97,12 @@ void start_row(Step *step, int row) {
     }
     float *stream = step->stream + (int64_t)row * size;
     if (!model->token_norm) {
-        read_embedding(model, batch->tokens[row], stream);
+        unpack_row(&model->embedding, batch->tokens[row], stream);
         return;
     }
     float *normed = step->normed + (int64_t)row * 2 * size;
     const float *hidden = batch->inputs + (int64_t)row * size;
-    read_embedding(model, batch->tokens[row], stream);
+    unpack_row(&model->embedding, batch->tokens[row], stream);
     norm_row(stream, model->token_norm, size, model->eps, normed);
     norm_row(hidden, model->hidden_norm, size, model->eps, normed + size);
     memcpy(stream, model->norm_before_residual ? normed + size : hidden, size * sizeof(float));

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from outdraft.engine.kv_cache import SCRATCH_BLOCK, KVCache
 from outdraft.engine.models.decoder import Decoder
+from outdraft.engine.models.embedding import AnyEmbedding
 from outdraft.engine.models.head import FIRST_KEY, Head
 from outdraft.engine.models.linear import AnyProduct
 from outdraft.engine.models.packed import PackedProduct
@@ -64,8 +65,7 @@ class CompiledRunner:
             layers=layers,
             norm=self._kept.pointer(decoder.norm.weight),
             head=_struct(decoder.head),
-            embedding=decoder.embedding.data_ptr(),
-            is_short=decoder.embedding.dtype == torch.bfloat16,
+            embedding=_struct(decoder.embedding),
             frequencies=self._kept.pointer(torch.as_tensor(inverse_frequencies(spec))),
         )
 
@@ -105,8 +105,7 @@ class CompiledHeadRunner:
             layers=ctypes.pointer(layer),
             norm=self._kept.pointer(head.norms["last"].weight),
             head=_struct(head.parts["lm_head"]),
-            embedding=head.embedding.data_ptr(),
-            is_short=head.embedding.dtype == torch.bfloat16,
+            embedding=_struct(head.embedding),
             first_key=FIRST_KEY,
             frequencies=self._kept.pointer(torch.as_tensor(inverse_frequencies(spec))),
             token_norm=self._kept.pointer(head.norms["token"].weight),
@@ -163,7 +162,7 @@ def can_compile(model: Decoder | Head) -> bool:
     per_kv = spec.num_heads // spec.num_kv_heads * spec.head_dim  # rounded by one thread
     widths = (spec.hidden_size, spec.intermediate_size, per_kv)
     return (
-        all(isinstance(product, PackedProduct) for product in model.products)
+        all(isinstance(each, PackedProduct) for each in (model.embedding, *model.products))
         and all(width % GROUP == 0 for width in widths)
         and spec.head_dim % LANES == 0
     )
@@ -222,7 +221,7 @@ def _offsets(numbers: IntArray, *parts: list[int]) -> list[int]:
     return addresses
 
 
-def _struct(product: AnyProduct) -> CProduct:
+def _struct(product: AnyProduct | AnyEmbedding) -> CProduct:
     assert isinstance(product, PackedProduct)
     return product.struct
 
