@@ -52,6 +52,8 @@ ARRIVAL_OPTIONS = (
     Option("--burstiness", "with --rate: 1 is Poisson, less is burstier, inf is constant",
            default=1.0, metavar="B"),
     Option("--ramp-to", "with --rate: the rate at the end", float, metavar="R"),
+    Option("--all-at-once", "send nothing before and after the requests that count, as other tools "
+           "do: all slots begin together, and the last requests run on an emptying server", bool),
     Option("--replay", "send at the times of this trace (JSONL or CSV with timestamps), and its "
            "prompts if it has them", metavar="FILE"),
     Option("--replay-speed", "2 plays the trace twice as fast; 1000 if its unit is ms",

@@ -75,7 +75,14 @@ def plan_loads(args: argparse.Namespace, num_spare: Callable[[int | None], int])
         loads = [_plan_rate(args, each) for each in args.rate]
     else:
         loads = [_plan_slots(args, each, num_spare(each)) for each in args.concurrency]
+    if args.all_at_once:
+        loads = [_alone(each) for each in loads]
     return loads if len(loads) == 1 else [_marked(each) for each in loads]
+
+
+def _alone(load: LoadPlan) -> LoadPlan:
+    """Without requests before and after those that count."""
+    return replace(load, spare=(), description={**load.description, "all_at_once": True})
 
 
 def _plan_slots(args: argparse.Namespace, concurrency: int, num_spare: int) -> LoadPlan:
