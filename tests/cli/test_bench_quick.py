@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from outdraft.cli.main import main
+from outdraft.engine.native.library import library
 from outdraft.testing.tiny_models import tiny_gguf
 
 
@@ -30,11 +32,14 @@ def told(capsys: pytest.CaptureFixture[str], model: Path) -> Any:
 def test_a_row_for_each_length(told: Any) -> None:
     code, said, complaint = told("--lengths", "8,64", "--repetitions", "2")
     assert (code, complaint) == (0, "")
-    head, *rows, last = said.splitlines()
+    head, *rows, on, last = said.splitlines()
     assert " ".join(head.split()) == "prompt tokens read tokens/s then 32 written tokens/s runs"
     assert [row.split()[0] for row in rows] == ["8", "64"]
     assert [row.split()[-1] for row in rows] == ["2", "2"]
-    assert "speculation off, one text at a time; median [lowest, highest]" in last
+    assert re.search(
+        r"dtype auto, quantization none, cpu, 1 thread, (compiled|torch's) kernels", on
+    )
+    assert last == "speculation off, one text at a time; median [lowest, highest]"
 
 
 def test_as_json(told: Any, model: Path) -> None:
@@ -43,6 +48,7 @@ def test_as_json(told: Any, model: Path) -> None:
     assert code == 0
     assert (found["target"], found["threads"]) == (str(model), 1)
     assert found["cores"] >= 1
+    assert found["compiled"] is (library() is not None)
     [length] = found["lengths"]
     assert (length["prompt_tokens"], length["written_tokens"], length["runs"]) == (16, 32, 3)
     for speed in (length["reading"], length["writing"]):

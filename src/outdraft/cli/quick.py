@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 
+import torch
+
 from outdraft.cli.generation import load_engine, warm_up
 from outdraft.cli.progress import show_loading, show_steps
 from outdraft.engine.engine import Engine
@@ -61,14 +63,18 @@ def run_quick(args: argparse.Namespace) -> int:
             print(f"note: a prompt of {length} tokens leaves no room to write in a context of "
                   f"{engine.max_context}", file=sys.stderr)  # fmt: skip
     speeds = measure_lengths(engine, fitting, args.repetitions)
+    threads = torch.get_num_threads()
     if args.json:
-        settings = {"target": args.target, **engine_settings(args)}
+        settings = {"target": args.target, **engine_settings(args), "threads": threads,
+                    "compiled": engine.is_compiled}  # fmt: skip
         print(json.dumps({**settings, **describe_machine(),
                           "lengths": [asdict(each) for each in speeds]}))  # fmt: skip
     else:
         print(_table(speeds))
-        print(f"{args.target}, {args.dtype}, quantization {args.quantization}, {args.device}; "
-              "speculation off, one text at a time; median [lowest, highest]")  # fmt: skip
+        kernels = "compiled" if engine.is_compiled else "torch's"
+        on = f"{args.device}, {threads} thread{'s' * (threads != 1)}, {kernels} kernels"
+        print(f"{args.target}, dtype {args.dtype}, quantization {args.quantization}, {on}")
+        print("speculation off, one text at a time; median [lowest, highest]")
     return 0
 
 

@@ -21,6 +21,7 @@ from outdraft.engine.loading import LoadedModel
 from outdraft.engine.logprobs import score_prompt, token_logprobs
 from outdraft.engine.outputs import Generation, StepResult, Update
 from outdraft.engine.proposers.proposer import DraftRequest, Observer, Proposer
+from outdraft.engine.runners.compiled import CompiledRunner
 from outdraft.engine.sampling import mix64, processed_logits
 from outdraft.engine.scheduler import Scheduler
 from outdraft.engine.sequence import FinishReason, SamplingParams, Sequence, Status
@@ -71,6 +72,11 @@ class Engine:
         self._eos_ids = frozenset(tokenizer.eos_ids) | frozenset(model.spec.eos_ids)
         self._live: dict[int, _Live] = {}  # by sequence id
         self._ids = count()
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether a step of the target is a call of the compiled library, else of torch's."""
+        return isinstance(self._runner, CompiledRunner)
 
     @property
     def has_work(self) -> bool:
