@@ -331,20 +331,6 @@ def test_random_by_force(told: Any) -> None:
     assert sum(text.startswith("[spare-") for text in texts) >= 12
 
 
-@pytest.mark.parametrize("load", [("--concurrency", "4"), ("--rate", "200")])
-def test_all_at_once(told: Any, tmp_path: Path, load: tuple[str, str]) -> None:
-    """As other tools do it: every request but those of the warm-up counts."""
-    out = tmp_path / "run.json"
-    with FakeServer(QUICK) as server:
-        _, said, _ = told(server.url, *SHORT, *load, "--all-at-once", "--out", str(out))
-    texts = [body["messages"][0]["content"] for body in server.bodies]
-    assert not any(text.startswith("[spare-") for text in texts)
-    assert "not counted" not in said
-    trial = read_trial(out)
-    assert trial.load["all_at_once"] is True
-    assert len(texts) == len(trial.records) == 14
-
-
 def test_what_is_not_counted_is_said(told: Any, tmp_path: Path) -> None:
     out, steady = tmp_path / "run.json", Script(ttft_s=0.02, tpot_s=0.01)
     flags = ("--requests", "48", "--concurrency", "16", "--max-tokens", "30", "--out", str(out))
