@@ -16,7 +16,12 @@ from outdraft.acceptance import Acceptance
 from outdraft.observe.histogram import Histogram
 from outdraft.observe.reading import Growth, Reading, reading_of
 from outdraft.watch.history import Change, Histories, History
-from outdraft.watch.history_json import compact, history_from_json, history_to_json
+from outdraft.watch.history_json import (
+    HistoryWriter,
+    compact,
+    history_from_json,
+    history_to_json,
+)
 from outdraft.watch.scraper import Unreadable
 
 BOUNDS = (0.1, 0.5, float("inf"))
@@ -258,6 +263,18 @@ def test_a_history_survives_as_json(seed: int, steps: int) -> None:
     assert {name: each.counts for name, each in after.times.items()} == {
         name: pytest.approx(each.counts, rel=1e-5) for name, each in before.times.items()
     }
+
+
+def test_written_again_it_says_what_is_now() -> None:
+    """What was put into words before is kept; new names and rows come to it, old ones go."""
+    history, writer = History(60.0), HistoryWriter()
+    for minute in range(3 * 1440):
+        more = {"gauges": {"waiting_requests": 2.0}} if minute > 2000 else {}
+        history.add(reading_at(60.0 * minute, **more))
+        if minute % 499 == 0 or minute > 3 * 1440 - 3:
+            again = history_from_json(json.loads(writer.text(history)))
+            assert history_to_json(again) == history_to_json(history)
+    assert len(writer.text(history)) < 1.1 * len(HistoryWriter().text(history))
 
 
 def test_a_history_goes_on_after_it_was_read() -> None:

@@ -65,7 +65,7 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     candidate = Wanted(Action.LOWER_K, "better", k=2, gain=1.2)
     state = replace(state, advice={**state.advice, "b": AdviceState(None, candidate, 3.0, 4.0)})
     save_state(path, state)
-    save_histories(path, {"a": {"format": 1}})
+    save_histories(path, {"a": '{"format": 1}'})
     assert load_state(path) == state
     assert load_histories(path) == {"a": {"format": 1}}
 

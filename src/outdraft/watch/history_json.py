@@ -21,24 +21,46 @@ _MINUTES = 60  # so many are written; the rest is in the tens
 _DIGITS = 6
 
 
+class HistoryWriter:
+    """Writes one history again and again: a minute that is over is put into words once."""
+
+    def __init__(self) -> None:
+        self._tables = _Tables()
+        self._rows: dict[tuple[float, float], str] = {}  # from when to when
+
+    def text(self, history: History) -> str:
+        """JSON in one line."""
+        known, self._rows = self._rows, {}
+        rows = {
+            "minutes": [self._row(each, known) for each in list(history.minutes)[-_MINUTES:]],
+            "tens": [self._row(each, known) for each in history.tens],
+            "minute": [compact(self._tables.row(each)) for each in _joined(history.minute_parts)],
+            "ten": [compact(self._tables.row(each)) for each in _joined(history.ten_parts)],
+        }
+        values = {
+            "format": _FORMAT,
+            "interval_s": history.interval_s,
+            "last": None if history.last is None else readings.to_json(history.last),
+            "changes": [[each.at, each.what, each.before, each.after] for each in history.changes],
+            "names": self._tables.names,
+            "bounds": [
+                [bound for bound in each if bound < math.inf] for each in self._tables.bounds
+            ],
+        }
+        parts = [f"{compact(name)}:{compact(value)}" for name, value in values.items()]
+        parts += [f"{compact(name)}:[{','.join(each)}]" for name, each in rows.items()]
+        return f"{{{','.join(parts)}}}"
+
+    def _row(self, growth: Growth, known: Mapping[tuple[float, float], str]) -> str:
+        key = growth.start, growth.end
+        text = known.get(key) or compact(self._tables.row(growth))
+        self._rows[key] = text
+        return text
+
+
 def history_to_json(history: History) -> dict[str, Any]:
-    tables = _Tables()
-    minutes = list(history.minutes)[-_MINUTES:]
-    rows = {
-        "minutes": [tables.row(each) for each in minutes],
-        "tens": [tables.row(each) for each in history.tens],
-        "minute": [tables.row(each) for each in _joined(history.minute_parts)],
-        "ten": [tables.row(each) for each in _joined(history.ten_parts)],
-    }
-    return {
-        "format": _FORMAT,
-        "interval_s": history.interval_s,
-        "last": None if history.last is None else readings.to_json(history.last),
-        "changes": [[each.at, each.what, each.before, each.after] for each in history.changes],
-        "names": tables.names,
-        "bounds": [[bound for bound in each if bound < math.inf] for each in tables.bounds],
-        **rows,
-    }
+    written: dict[str, Any] = json.loads(HistoryWriter().text(history))
+    return written
 
 
 def history_from_json(data: Mapping[str, Any]) -> History:

@@ -6,6 +6,7 @@ last events; they are done to it once more (`after`), and nothing is said twice.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from outdraft.watch.alarms import KINDS, Standings
 from outdraft.watch.alarms.standing import NOTHING_STANDS
 from outdraft.watch.events import Told
 from outdraft.watch.findings import Action, Advice, Alarm
-from outdraft.whole_file import read_json, write_json
+from outdraft.whole_file import read_json, write_json, write_text
 
 _FORMAT = 1
 
@@ -132,11 +133,14 @@ def load_state(path: Path) -> WatchState | None:
 
 
 def save_histories(
-    path: Path, histories: Mapping[str, Any], benefits: Iterable[PastBenefit] = ()
+    path: Path, histories: Mapping[str, str], benefits: Iterable[PastBenefit] = ()
 ) -> None:
-    """Beside the state, which is written at every event: they are long, and change slowly."""
-    data = {"histories": dict(histories), "benefits": [list(each) for each in benefits]}
-    write_json(_beside(path), {"format": _FORMAT, **data})
+    """Each in JSON. Beside the state, which is written at every event: they are long, and change
+    slowly."""
+    written = ",".join(f"{json.dumps(name)}:{text}" for name, text in histories.items())
+    past = json.dumps([list(each) for each in benefits])
+    text = f'{{"format":{_FORMAT},"benefits":{past},"histories":{{{written}}}}}'
+    write_text(_beside(path), text)
 
 
 def load_histories(path: Path) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from outdraft.watch.benefit.costs import Costs
 from outdraft.watch.events import Events, Told
 from outdraft.watch.findings import FLEET, Action, Advice, Alarm, Notice
 from outdraft.watch.history import MINUTES_S, TENS_S, Histories, History
-from outdraft.watch.history_json import history_from_json, history_to_json
+from outdraft.watch.history_json import HistoryWriter, history_from_json
 from outdraft.watch.presence import Presence
 from outdraft.watch.scraper import Unreadable
 from outdraft.watch.snapshot import ReplicaState, ReplicaView, Snapshot, window_figures
@@ -89,6 +89,7 @@ class Watch:
         self._presence = Presence(self.histories, self.events.recent)
         self._rows: dict[str, tuple[Rows, Rows]] = {}
         self._worth: dict[str, Worth] = {}
+        self._writers: dict[str, HistoryWriter] = {}
         self._right_since: dict[str, float] = {}  # what stands, also before it stood
         self._weighed_at = self._saved_at = self._histories_saved_at = 0.0
         self._alarms_at = 0.0
@@ -322,7 +323,12 @@ class Watch:
 
     def _save_histories(self, now: float) -> None:
         if self._path is not None:
-            written = {name: history_to_json(each) for name, each in self.histories.items()}
+            self._writers = {
+                name: self._writers.get(name) or HistoryWriter() for name in self.histories
+            }
+            written = {
+                name: self._writers[name].text(each) for name, each in self.histories.items()
+            }
             save_histories(self._path, written, self._benefits)
             self._histories_saved_at = now
 

@@ -36,8 +36,8 @@ def test_every_source_in_order() -> None:
         for a, b, c in parts
     ]
     plain = {"p": world.replica(constant(1.0), (4,))}
-    found = every_benefit({"a": own}, plain, costs())
+    found = tuple(every_benefit({"a": own}, plain, costs()))
     assert [each.source for each in found] == [Source.CONTROL, Source.CANARY, Source.COSTS]
     assert all(1 < each.estimate < 2.5 for each in found)
     assert [each.source for each in every_benefit({"a": own}, {}, None)] == [Source.CANARY]
-    assert every_benefit({}, {}, costs()) == ()
+    assert tuple(every_benefit({}, {}, costs())) == ()

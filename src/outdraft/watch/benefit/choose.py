@@ -1,6 +1,6 @@
 """Which source is believed: the most direct one that has an interval. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from outdraft.observe.reading import Growth
 from outdraft.watch.benefit.canary import canary_benefit
@@ -11,17 +11,22 @@ from outdraft.watch.findings import Benefit
 Fleet = Mapping[str, Sequence[Growth]]
 
 
-def every_benefit(speculating: Fleet, plain: Fleet, costs: Costs | None) -> tuple[Benefit, ...]:
-    """Of each source that can say something, the most direct first."""
-    found = (
-        control_benefit(speculating, plain),
-        canary_benefit(speculating),
-        None if costs is None else costs_benefit(costs, speculating),
-    )
-    return tuple(each for each in found if each is not None)
+def every_benefit(speculating: Fleet, plain: Fleet, costs: Costs | None) -> Iterator[Benefit]:
+    """Of each source that can say something, the most direct first; each is worked out when it is
+    asked for."""
+    if (control := control_benefit(speculating, plain)) is not None:
+        yield control
+    if (canary := canary_benefit(speculating)) is not None:
+        yield canary
+    if costs is not None and (predicted := costs_benefit(costs, speculating)) is not None:
+        yield predicted
 
 
-def choose(benefits: Sequence[Benefit]) -> Benefit | None:
+def choose(benefits: Iterable[Benefit]) -> Benefit | None:
     """The first that has an interval, else the first at all."""
-    sure = (each for each in benefits if each.low is not None)
-    return next(sure, benefits[0] if benefits else None)
+    first: Benefit | None = None
+    for each in benefits:
+        if each.low is not None:
+            return each
+        first = first or each
+    return first

@@ -9,6 +9,7 @@ The bands count by the tokens of the speculating side: the answer is for its tra
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -71,29 +72,23 @@ class _Table:
     @classmethod
     def made(cls, speculating: Fleet, plain: Fleet) -> "_Table | None":
         sides = [_usable(side) for side in (speculating, plain)]
-        growths = [[each for row in side.values() for each in row] for side in sides]
-        if not all(growths):
+        if not all(sides):
             return None
-        every = [each for side in growths for each in side]
+        every = [each for side in sides for row in side.values() for each in row]
         start, end = min(each.start for each in every), max(each.end for each in every)
         lengths = [len(row) for side in sides for row in side.values()]
         units = min(MOST_UNITS, max(lengths))
-        bands = tuple(dict.fromkeys(running_band(_load(each)) for each in every))
+        bands = tuple(dict.fromkeys(each.band for each in every))
         place = {band: at for at, band in enumerate(bands)}
         cells = []
         for side in sides:
             made = np.zeros((units, len(side), len(bands), 3))
-            for number, row in enumerate(side.values()):
-                for each in row:
-                    middle = ((each.start + each.end) / 2 - start) / max(end - start, 1e-9)
-                    unit, load = min(int(middle * units), units - 1), _load(each)
-                    tokens, seconds = (
-                        each.counters["decode_tokens"],
-                        each.counters["decode_seconds"],
-                    )
-                    made[unit, number, place[running_band(load)]] += (
-                        tokens, seconds, tokens * load,
-                    )  # fmt: skip
+            rows = [(number, each) for number, row in enumerate(side.values()) for each in row]
+            middles = np.array([(each.start + each.end) / 2 - start for _, each in rows])
+            unit = np.minimum(middles / max(end - start, 1e-9) * units, units - 1).astype(int)
+            cell = [number * len(bands) + place[each.band] for number, each in rows]
+            where = unit * len(side) * len(bands) + np.array(cell)
+            np.add.at(made.reshape(-1, 3), where, [each[-3:] for _, each in rows])
             cells.append(made)
         own, others = cells
         has_both = (own.sum((0, 1))[:, 0] > 0) & (
@@ -183,24 +178,32 @@ class _Table:
         return sum(variance for variance, _ in known), degrees_of_freedom(*known)
 
 
-def _usable(fleet: Fleet) -> dict[str, list[Growth]]:
+class _Row(NamedTuple):
+    """A stretch of one replica."""
+
+    start: float
+    end: float
+    band: str
+    tokens: float
+    seconds: float
+    weighted: float  # tokens x load
+
+
+def _usable(fleet: Fleet) -> dict[str, list[_Row]]:
     """Stretches that wrote something at a known load; replicas without any are left out."""
-    kept = {
-        name: [
-            each
-            for each in row
-            if each.counters.get("decode_tokens", 0.0) > 0
-            and each.counters.get("decode_seconds", 0.0) > 0
-            and each.gauge("running_requests") is not None
-        ]
-        for name, row in fleet.items()
-    }
+    kept = {name: [made for each in row if (made := _row(each)) is not None]
+            for name, row in fleet.items()}  # fmt: skip
     return {name: row for name, row in kept.items() if row}
 
 
-def _load(growth: Growth) -> float:
-    """Texts at a time; at least one, because something was written."""
-    return max(growth.gauge("running_requests") or 0.0, 1.0)
+def _row(growth: Growth) -> _Row | None:
+    tokens = growth.counters.get("decode_tokens", 0.0)
+    seconds = growth.counters.get("decode_seconds", 0.0)
+    running = growth.gauge("running_requests")
+    if not (tokens > 0 and seconds > 0) or running is None:
+        return None
+    load = max(running, 1.0)  # texts at a time: something was written
+    return _Row(growth.start, growth.end, running_band(load), tokens, seconds, tokens * load)
 
 
 def _corrections(own: Floats, others: Floats) -> Floats:

@@ -7,7 +7,8 @@ say how many tokens a round gives now; the speedup is tokens over cost (`goodput
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 
@@ -132,47 +133,106 @@ def costs_benefit(
 ) -> Benefit | None:
     """None where acceptance or load are not known, or the load is far from what was measured.
     With `k`: what drafts of at most so many tokens would give."""
-    rows = [
-        each
-        for row in fleet.values()
-        for each in row
-        if each.acceptance is not None
-        and each.gauge("running_requests") is not None
-        and each.counters.get("num_tokens", 0.0) > 0
-    ]
-    if not rows:
-        return None
-    start, end = min(each.start for each in rows), max(each.end for each in rows)
-    rows.sort(key=lambda each: each.start)
-    count = min(MOST_UNITS, len(rows))
-    units = equal_parts([each.counters["num_tokens"] for each in rows], count)
-    whole = _speedup(costs, rows, k)
-    if whole is None:
-        return None
-    low = high = None
-    used = sorted(set(units))
-    if len(used) >= FEWEST_UNITS:
-        logs: list[float] = []
-        for left_out in used:
-            rest = [each for each, unit in zip(rows, units, strict=True) if unit != left_out]
-            found = _speedup(costs, rest, k)
-            if found is not None:
-                logs.append(math.log(found.value))
-        if len(logs) == len(used):
-            values: Floats = np.array(logs)
-            in_time = variance_left_out(values), len(used) - 1
-            low, high = bounds(math.log(whole.value), in_time, (whole.error**2, _MANY))
-    return Benefit(
-        Source.COSTS, whole.value, low, high, start, end, costs.assumes, whole.running
-    )  # fmt: skip
+    seen = _Seen.of(fleet)
+    return None if seen is None else _benefit(costs, seen, k)
 
 
 def benefit_at_k(costs: Costs, fleet: Mapping[str, Sequence[Growth]]) -> dict[int, Benefit]:
     """What every draft length up to the present one would give, as far as it can be said."""
+    seen = _Seen.of(fleet)
+    if seen is None:
+        return {}
     counts = Acceptance.total(each.acceptance for row in fleet.values() for each in row)
-    longest = _longest_draft(counts)
-    found = {k: costs_benefit(costs, fleet, k) for k in range(1, longest + 1)}
+    found = {k: _benefit(costs, seen, k) for k in range(1, _longest_draft(counts) + 1)}
     return {k: each for k, each in found.items() if each is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Of stretches of time with about the same load."""
+
+    busy_s: float = 0.0  # of texts
+    seconds: float = 0.0
+    tokens: float = 0.0
+    texts: float = 0.0
+    counts: Acceptance = field(default_factory=Acceptance)
+
+    @classmethod
+    def of(cls, growth: Growth) -> "_Sums":
+        counters, counts = growth.counters, growth.acceptance or Acceptance()
+        busy_s, texts = growth.gauge_seconds["running_requests"], counters.get("num_requests", 0.0)
+        return cls(busy_s, growth.seconds, counters["num_tokens"], texts, counts)
+
+    def __add__(self, other: "_Sums") -> "_Sums":
+        return _Sums(
+            self.busy_s + other.busy_s,
+            self.seconds + other.seconds,
+            self.tokens + other.tokens,
+            self.texts + other.texts,
+            Acceptance.total((self.counts, other.counts)),
+        )
+
+
+_Bands = Mapping[str, _Sums]  # by load
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    whole: _Bands
+    left_out: tuple[_Bands, ...]  # all but one unit each
+    start: float
+    end: float
+
+    @classmethod
+    def of(cls, fleet: Mapping[str, Sequence[Growth]]) -> "_Seen | None":
+        rows = [
+            each
+            for row in fleet.values()
+            for each in row
+            if each.acceptance is not None
+            and each.gauge("running_requests") is not None
+            and each.counters.get("num_tokens", 0.0) > 0
+        ]
+        if not rows:
+            return None
+        rows.sort(key=lambda each: each.start)
+        parts = equal_parts(
+            [each.counters["num_tokens"] for each in rows], min(MOST_UNITS, len(rows))
+        )
+        units: dict[int, dict[str, _Sums]] = {}
+        for each, part in zip(rows, parts, strict=True):
+            unit = units.setdefault(part, {})
+            band = running_band(max(each.gauge("running_requests") or 0.0, 1.0))
+            unit[band] = unit.get(band, _Sums()) + _Sums.of(each)
+        # Those before a unit and those after it: every sum is made once.
+        nothing: _Bands = {}
+        before = list(accumulate(units.values(), _together, initial=nothing))
+        after = list(accumulate(reversed(units.values()), _together, initial=nothing))
+        left_out = tuple(map(_together, before, after[-2::-1]))
+        start, end = rows[0].start, max(each.end for each in rows)
+        return cls(before[-1], left_out, start, end)
+
+
+def _together(one: _Bands, other: _Bands) -> _Bands:
+    shared = {band: one[band] + sums for band, sums in other.items() if band in one}
+    return {**one, **other, **shared}
+
+
+def _benefit(costs: Costs, seen: _Seen, k: int | None) -> Benefit | None:
+    whole = _speedup(costs, seen.whole, k)
+    if whole is None:
+        return None
+    low = high = None
+    if len(seen.left_out) >= FEWEST_UNITS:
+        found = (_speedup(costs, each, k) for each in seen.left_out)
+        logs = [math.log(each.value) for each in found if each is not None]
+        if len(logs) == len(seen.left_out):
+            values: Floats = np.array(logs)
+            in_time = variance_left_out(values), len(logs) - 1
+            low, high = bounds(math.log(whole.value), in_time, (whole.error**2, _MANY))
+    return Benefit(
+        Source.COSTS, whole.value, low, high, seen.start, seen.end, costs.assumes, whole.running
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,36 +242,27 @@ class _Speedup:
     running: float
 
 
-def _speedup(costs: Costs, rows: Sequence[Growth], k: int | None) -> _Speedup | None:
+def _speedup(costs: Costs, bands: _Bands, k: int | None) -> _Speedup | None:
     """Band by band of load, then on average over the time of texts."""
-    bands: dict[str, list[Growth]] = {}
-    for each in rows:
-        bands.setdefault(running_band(max(each.gauge("running_requests") or 0.0, 1.0)), []).append(
-            each
-        )
     value = error = weight = running_sum = 0.0
-    for members in bands.values():
-        busy_s = math.fsum(each.gauge_seconds["running_requests"] for each in members)
-        seconds = math.fsum(each.seconds for each in members)
-        running = max(busy_s / seconds, 1.0)
-        found = _in_band(costs, members, running, k)
+    for sums in bands.values():
+        running = max(sums.busy_s / sums.seconds, 1.0)
+        found = _in_band(costs, sums, running, k)
         if found is None:
             continue
-        value += busy_s * found[0]
-        error += busy_s * found[0] * found[1]
-        weight, running_sum = weight + busy_s, running_sum + busy_s * running
+        value += sums.busy_s * found[0]
+        error += sums.busy_s * found[0] * found[1]
+        weight, running_sum = weight + sums.busy_s, running_sum + sums.busy_s * running
     if not weight:
         return None
     return _Speedup(value / weight, error / value, running_sum / weight)
 
 
 def _in_band(
-    costs: Costs, members: Sequence[Growth], running: float, k: int | None
+    costs: Costs, sums: _Sums, running: float, k: int | None
 ) -> tuple[float, float] | None:
     """Speedup, and the standard error of its logarithm by the costs."""
-    counts = Acceptance.total(each.acceptance for each in members)
-    tokens = round(math.fsum(each.counters["num_tokens"] for each in members))
-    texts = round(math.fsum(each.counters.get("num_requests", 0.0) for each in members))
+    counts, tokens, texts = sums.counts, round(sums.tokens), round(sums.texts)
     steps: float = counts.num_steps(tokens, texts)
     written = tokens - texts
     if steps <= 0 or written <= 0:
@@ -224,7 +275,7 @@ def _in_band(
             return None
         k = min(k, longest)  # drafts that are shorter already stay as they are
         written, rounds = profile.num_tokens, profile.num_rounds_at(k)
-        steps, mean_k = profile.num_steps_at(k), _mean_draft_at(counts, k)
+        steps, mean_k = profile.num_undrafted + rounds, _mean_draft_at(counts, k)
     if not rounds or not mean_k:
         return 1.0, 0.0  # nothing is proposed: plain steps
     found = costs.round_at(running, mean_k)
