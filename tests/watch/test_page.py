@@ -22,7 +22,7 @@ from tests.watch.sample_snapshot import (
     sample_trail,
 )
 
-SECTIONS = ["advice", "alarms", "time", "replicas", "notices"]
+SECTIONS = ["advice", "alarms", "time", "replicas", "figures", "notices"]
 PAGES = {
     "sample": (sample_snapshot(), sample_trail()),
     "empty": (empty_snapshot(), Trail()),
@@ -74,6 +74,18 @@ def test_what_it_says() -> None:
         "0.87× [0.82, 0.93] for 9 or more at a time.",
     ):  # fmt: skip
         assert each in words, each
+
+
+def test_figures_of_all_and_of_each() -> None:
+    words = " ".join(seen(watch_page(*PAGES["sample"], 5)).texts)
+    for each in (
+        "TTFT P50 TTFT P90 TTFT P99 TPOT P50", "all 100 200 410 10.5 16.0 33.0 1,900 3,400 6,200",
+        "10.0.0.2:8000 1.50 17.4 0.10 96\N{NO-BREAK SPACE}% 14 33\N{NO-BREAK SPACE}% 4.00",
+        "10.0.0.2:8000 0.30 0.10 0.05 0.02",
+        "temperature P10 P50 P90 requests 0 0.60 0.80 0.90 500",
+    ):  # fmt: skip
+        assert each in words, each
+    assert "Figures begin with the second look." in watch_page(*PAGES["empty"], 5)
 
 
 @pytest.mark.parametrize("action", Action)

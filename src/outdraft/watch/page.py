@@ -12,6 +12,7 @@ from outdraft.report.markup import Child, Markup, join, tag
 from outdraft.report.numbers import UNKNOWN, milliseconds, percent, rate, share, times
 from outdraft.report.theme import stylesheet
 from outdraft.watch.charts import charts
+from outdraft.watch.figures import figure_tables
 from outdraft.watch.findings import Action, Alarm, Benefit
 from outdraft.watch.snapshot import ReplicaState, ReplicaView, Snapshot
 from outdraft.watch.trail import Trail
@@ -47,6 +48,7 @@ _SECTIONS = {
     "alarms": "Alarms",
     "time": "Over time",
     "replicas": "Replicas",
+    "figures": "Figures",
     "notices": "What happened",
 }
 
@@ -57,6 +59,7 @@ def watch_page(snapshot: Snapshot, trail: Trail, refresh_s: float) -> str:
         "alarms": _alarms(snapshot),
         "time": charts(trail, _by_interest(snapshot)),
         "replicas": _replicas(snapshot),
+        "figures": figure_tables(snapshot),
         "notices": _notices(snapshot),
     }
     seconds = f"{max(refresh_s, 1):.0f}"
