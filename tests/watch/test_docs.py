@@ -28,7 +28,8 @@ def alarm_table() -> str:
         (f"**{kind.title}**", ago(kind.delay_s), kind.needs, f"{kind.advice}: `{kind.command}`")
         for kind in KINDS.values()
     ]
-    rows = [f"| {' | '.join(each)} |" for each in cells]
+    escaped = [[cell.replace("|", r"\|") for cell in each] for each in cells]
+    rows = [f"| {' | '.join(each)} |" for each in escaped]
     return "\n".join(["| alarm | within | needs | next |", "|---|---|---|---|", *rows])
 
 
