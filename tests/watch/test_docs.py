@@ -15,7 +15,7 @@ from outdraft.cli.main import find_command
 from outdraft.watch.alarms.words import KINDS
 from outdraft.watch.findings import Action, Source
 from outdraft.watch.settings import WatchSettings
-from outdraft.watch.words import SOURCES, ago
+from outdraft.watch.words import ago
 
 FILE = Path(__file__).parent.parent.parent / "docs" / "watching.md"
 TEXT = FILE.read_text()
@@ -64,7 +64,7 @@ def test_an_alarm_names_a_command_that_exists(kind: str) -> None:
 def test_every_source_and_action_is_explained() -> None:
     for source in Source:
         assert f"(`{source}`)" in TEXT
-        assert SOURCES[source].removeprefix("by ") in TEXT
+        assert source.words.removeprefix("by ") in TEXT
     for action in Action:
         assert f"| {action}" in TEXT
 

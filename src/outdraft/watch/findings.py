@@ -17,6 +17,17 @@ class Source(StrEnum):
     CANARY = "canary"  # short slices without speculation on the same server
     COSTS = "costs"  # the costs that `tune` measured, and the acceptance of now
 
+    @property
+    def words(self) -> str:
+        return _SOURCE_WORDS[self]
+
+
+_SOURCE_WORDS = {
+    Source.CONTROL: "by plain replicas",
+    Source.CANARY: "by canary slices",
+    Source.COSTS: "by step costs",
+}
+
 
 class Action(StrEnum):
     KEEP = "KEEP"

@@ -17,7 +17,6 @@ from outdraft.watch.findings import Action, Alarm, Benefit
 from outdraft.watch.snapshot import ReplicaState, ReplicaView, Snapshot
 from outdraft.watch.trail import Trail
 from outdraft.watch.words import (
-    SOURCES,
     advice_words,
     ago,
     alarm_title,
@@ -144,7 +143,7 @@ def _tiles(fleet: ReplicaView) -> Iterator[tuple[str, Child, str]]:
     benefit, window = fleet.benefit, fleet.window
     if benefit is not None:
         value = [times(benefit.estimate), tag("small", _interval(benefit))]
-        yield "net benefit", value, f"{SOURCES[benefit.source]}, 95\N{NO-BREAK SPACE}% interval"
+        yield "net benefit", value, f"{benefit.source.words}, 95\N{NO-BREAK SPACE}% interval"
     if window is None:
         return
     if window.acceptance_rate is not None:
@@ -171,7 +170,7 @@ def _why(fleet: ReplicaView) -> Markup:
     points: list[str] = []
     if (benefit := fleet.benefit) is not None:
         measured = f"Net benefit {times(benefit.estimate)} {_interval(benefit)}"
-        points.append(f"{measured} {SOURCES[benefit.source]}; 1 is break-even.")
+        points.append(f"{measured} {benefit.source.words}; 1 is break-even.")
         points.append(f"Assumed: {benefit.assumes.rstrip('.')}.")
     points += [f"{times(part.estimate)} {_interval(part)} for {part.part}." for part in fleet.parts]
     if fleet.advice is not None and (lost := lost_words(fleet.advice)):

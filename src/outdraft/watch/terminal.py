@@ -17,7 +17,6 @@ from outdraft.report.numbers import UNKNOWN, milliseconds, percent, rate, share
 from outdraft.watch.findings import Action, Alarm, Notice
 from outdraft.watch.snapshot import ReplicaState, ReplicaView, Snapshot
 from outdraft.watch.words import (
-    SOURCES,
     advice_words,
     ago,
     alarm_title,
@@ -60,7 +59,7 @@ def _latency(view: ReplicaView) -> str:
 
 
 def _source(view: ReplicaView) -> str:
-    return "" if view.benefit is None else SOURCES[view.benefit.source]
+    return "" if view.benefit is None else view.benefit.source.words
 
 
 # The name and what is advised are always there; of these, as many as fit, in this order.
@@ -165,7 +164,7 @@ def _add_advice(text: Text, snapshot: Snapshot, width: int) -> None:
         _add_lines(text, lost, width, "")
     if advice.benefit is not None:
         benefit = advice.benefit
-        words = f"{benefit_words(benefit)} {SOURCES[benefit.source]}; assumed: "
+        words = f"{benefit_words(benefit)} {benefit.source.words}; assumed: "
         _add_lines(text, f"{words}{one_line(benefit.assumes)}", width, "dim")
 
 

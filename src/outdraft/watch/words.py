@@ -6,14 +6,9 @@ import time
 
 from outdraft.report.numbers import duration
 from outdraft.watch.alarms.words import KINDS
-from outdraft.watch.findings import FLEET, Action, Advice, Benefit, Source
+from outdraft.watch.findings import FLEET, Action, Advice, Benefit
 from outdraft.watch.snapshot import ReplicaState, ReplicaView, Snapshot
 
-SOURCES = {
-    Source.CONTROL: "by plain replicas",
-    Source.CANARY: "by canary slices",
-    Source.COSTS: "by step costs",
-}
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
