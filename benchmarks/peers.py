@@ -45,7 +45,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "int8 eagle k=4 int8": ("--quantization", "int8", *EAGLE, "int8", "--k", "4"),
     "int4 eagle k=4 int4": ("--quantization", "int4", *EAGLE, "int4", "--k", "4"),
 }
-THEIRS = {"F32": (), "Q8_0": (), "Q4_1": ()}
+THEIRS = ("F32", "Q8_0", "Q4_1", "F32 draft", "Q4_1 draft")
 RATIOS = (
     ("float32", "llama.cpp F32"),
     ("int8", "llama.cpp Q8_0"),
@@ -53,7 +53,10 @@ RATIOS = (
     ("float32 eagle k=5 int8", "float32"),
     ("int8 eagle k=4 int8", "int8"),
     ("int4 eagle k=4 int4", "int4"),
+    ("llama.cpp F32 draft", "llama.cpp F32"),
+    ("llama.cpp Q4_1 draft", "llama.cpp Q4_1"),
     ("int4 eagle k=4 int4", "llama.cpp Q4_1"),
+    ("int4 eagle k=4 int4", "llama.cpp Q4_1 draft"),
 )
 PROMPT_TOKENS = 512
 
@@ -129,7 +132,7 @@ def start(name: str, port: int, threads: int, files: dict[str, Path]) -> Process
 
 def gguf_files(folder: Path) -> dict[str, Path]:
     source = resolve("smollm2-135m").path
-    files = {"Q4_1": Path(source)}
+    files = {"Q4_1": Path(source), "draft": Path(resolve("smollm2-135m-draft").path)}
     folder.mkdir(parents=True, exist_ok=True)
     for kind in ("F32", "Q8_0"):
         files[kind] = folder / f"smollm2-{kind}.gguf"
@@ -187,7 +190,7 @@ def main() -> None:
             {
                 name: lambda i, s=server: PROMPT_TOKENS / s.ask(f"{i} " + " ".join(words), 2)[0]
                 for name, server in servers.items()
-                if "eagle" not in name
+                if "eagle" not in name and "draft" not in name
             },
             max(3, args.rounds // 2),
         )
