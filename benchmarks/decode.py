@@ -9,14 +9,19 @@ off ÷ transformers     our engine without speculation against transformers' gen
 ngram ÷ off            float32, on prompts that ask to copy or edit a text: all of them, and those
                        whose answer really copies (half of its 4-grams are in the prompt)
 int8, int4, bf16 ÷ off weights in that format against float32
-verify 4 ÷ 1           the time of a step of 4 tokens over the time of a step of 1, float32
+step of 6 ÷ step of 1  the time of a step of 6 tokens over the time of a step of 1, by format
+off ÷ off, a core busy the same with a program beside it that wants a core all the time
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
+import signal
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -204,6 +209,22 @@ def step_arm(engine: Engine, rows: int, context: int = 128) -> Callable[[int], f
     return arm
 
 
+def beside_busy(arm: Callable[[int], float]) -> Callable[[int], float]:
+    """The same arm while another process computes without a pause."""
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    busy.send_signal(signal.SIGSTOP)
+    atexit.register(busy.kill)
+
+    def beside(index: int) -> float:
+        busy.send_signal(signal.SIGCONT)
+        try:
+            return arm(index)
+        finally:
+            busy.send_signal(signal.SIGSTOP)
+
+    return beside
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=22)
@@ -221,6 +242,7 @@ def main() -> None:
     fixed = SamplingParams(max_tokens=args.tokens, ignore_eos=True)
     whole = SamplingParams(max_tokens=2 * args.tokens)  # a copy ends by itself
     arms: dict[str, Callable[[int], float]] = {"off": engine_arm(engine, TALK, fixed, k=0)}
+    arms["off, a core busy"] = beside_busy(arms["off"])
     arms["off on copies"] = engine_arm(engine, COPY, whole, k=0)
     arms["ngram on copies"] = engine_arm(engine, COPY, whole)
     for rows in (1, 2, 4, 6, 8):
@@ -242,7 +264,11 @@ def main() -> None:
     for name in ("ngram", "off"):
         every = results[f"{name} on copies"]
         results[f"{name} where it copied"] = [every[index] for index in rounds]
-    pairs = [("off", "transformers"), ("ngram on copies", "off on copies")]
+    pairs = [
+        ("off", "transformers"),
+        ("off", "off, a core busy"),
+        ("ngram on copies", "off on copies"),
+    ]
     pairs.append(("ngram where it copied", "off where it copied"))
     pairs += [(name, "off") for name in ("int8", "int4", "bf16")]
     pairs += [(f"step of {rows}", "step of 1") for rows in (2, 4, 6, 8)]
