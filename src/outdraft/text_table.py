@@ -1,5 +1,6 @@
 """Plain-text tables, to be printed or pasted."""
 
+import textwrap
 from collections.abc import Sequence
 
 
@@ -13,3 +14,18 @@ def align_columns(rows: Sequence[Sequence[str]]) -> str:
         ).rstrip()
         for row in rows
     )
+
+
+def wrap_lines(text: str, width: int | None, indent: str = "  ") -> str:
+    """Lines that are longer end between two words and go on indented. None: as they are."""
+    if width is None:
+        return text
+    wrapper = textwrap.TextWrapper(
+        width,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+    )
+    lines = text.splitlines()
+    return "\n".join(each if len(each) <= width else wrapper.fill(each) for each in lines)

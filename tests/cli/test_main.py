@@ -109,6 +109,8 @@ def test_each_command_is_there_under_its_name(name: str) -> None:
         ),
         (["generate", "hi", "--max_tokens", "4"], "(did you mean --max-tokens?)"),
         (["generate", "hi", "-k", "4"], "(did you mean --k?)"),
+        (["plan", "smollm2-135m"], "(did you mean --target smollm2-135m?)"),
+        (["plan", "--tp", "2"], "(did you mean --gpu?)"),
         (["generate", "hi", "--model", "org/x"], "--model org/x (did you mean --target?)"),
         (["bench", "http://x", "--model", "m", "--num-prompts", "9"], "(did you mean --requests?)"),
         (["bench", "--base-url", "http://x"], "(did you mean URL without a flag?)"),

@@ -14,14 +14,13 @@ from outdraft.report.tune_view import (
     Starting,
     arms_shown,
     search_heading,
-    short_names,
     state_of,
     time_line,
     tuning_view,
 )
 from outdraft.speculation import OFF, Speculation
 from outdraft.stats.ratios import Ratio
-from outdraft.tune.arm import FINAL, Load, name_of, proposer_name
+from outdraft.tune.arm import FINAL, Load, name_of, proposer_name, short_names
 from outdraft.tune.journal import Block, Failure, Start
 from outdraft.tune.progress import PROFILE, RACE, TEXTS, ArmFigures, Progress
 from outdraft.tune.race import Standing

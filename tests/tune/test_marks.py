@@ -51,8 +51,8 @@ def test_a_pair_is_measured_again_as_a_whole_and_once(tmp_path: Path) -> None:
         assert pair_to_repeat(journal, PART, order, 1) == []
         assert journal.elapsed_s() == 30.0, "time that was spent is spent"
         assert busy_notes(journal) == [
-            f"2 of 4 blocks were measured while others used the machine ({BUSY}); 1 were measured "
-            "again, 1 count as they are"
+            f"2 of 4 blocks were measured while others used the machine ({BUSY}): 1 measured "
+            "again, 1 counted as they are"
         ]
 
 
@@ -188,7 +188,7 @@ def test_where_there_is_no_time_the_first_ones_count_and_a_note_says_so(tmp_path
     assert machine.num_again == 0
     assert results.loads[0].verdict is not None
     (note,) = (each for each in results.notes if "others used the machine" in each)
-    assert note.endswith("count as they are")
+    assert note.endswith("counted as they are")
 
 
 def test_it_is_shown_at_once_and_after_a_kill_nothing_is_repeated_twice(tmp_path: Path) -> None:
@@ -225,5 +225,5 @@ def test_a_marked_block_of_the_profile_is_measured_again(tmp_path: Path) -> None
     marked = {("eagle head k=4", 0), ("off", 1)}
     repeated = results_of(tmp_path / "marked", Planted(truths), marked)
     assert repeated.loads[0].best == plain.loads[0].best
-    assert any(each.startswith("2 of ") and "2 were measured again" in each
+    assert any(each.startswith("2 of ") and "2 measured again" in each
                for each in repeated.notes)  # fmt: skip

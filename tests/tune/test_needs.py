@@ -104,7 +104,7 @@ def test_too_little_time_is_said_with_what_to_leave_out(
     settings = settings_of(parse_duration(budget, option="--budget"))
     assert time_words(Needs(settings, PACE)) == (
         "time: 7 engines to start, 2 loads to judge: about 4m30s at least, more than "
-        f"--budget {budget}: not everything will be measured; about {would_do} with {flags}"
+        f"--budget {budget}: some of it may be left out; about {would_do} with {flags}"
     )
 
 

@@ -111,7 +111,8 @@ def show_summary(
         draft = speculation.draft if speculation.method in WITH_DRAFT else None
         named = f" {PurePath(draft).name}" if draft else ""
         parts.append(f"{speculation.method}{named} k={speculation.k}")
-        parts.append(f"{acceptance.num_rounds} rounds")
+        rounds = acceptance.num_rounds
+        parts.append(f"{rounds} round{'' if rounds == 1 else 's'}")
         if acceptance.rate is None:
             parts.append("nothing was proposed")
         else:

@@ -5,6 +5,7 @@ import json
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import get_terminal_size
 
 from rich.console import Console
 
@@ -12,6 +13,7 @@ from outdraft.errors import OptionError
 from outdraft.report.tables import best_line, tune_table
 from outdraft.report.tune_live import tune_live
 from outdraft.report.write import write_report
+from outdraft.text_table import wrap_lines
 from outdraft.tune.files import write_results
 from outdraft.tune.run import plan_run, run_tuning
 from outdraft.tune.settings import RunSettings
@@ -32,11 +34,12 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(results_json(results)))
         return 0
-    print(f"{tune_table(results)}\n")
-    print(f"written to {folder}: report.html, {', '.join(written)}")
-    for name, reason in left_out.items():
-        print(f"no {name}: {reason}")
-    print(best_line(results))
+    # Where no terminal is, lines stay whole.
+    width = get_terminal_size().columns if sys.stdout.isatty() else None
+    print(f"{tune_table(results, width)}\n")
+    left = [f"no {name}: {reason}" for name, reason in left_out.items()]
+    lines = (f"written to {folder}: report.html, {', '.join(written)}", *left, best_line(results))
+    print(wrap_lines("\n".join(lines), width))
     return 0
 
 

@@ -1,5 +1,6 @@
 """What somebody may have meant by arguments that a command does not have."""
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from outdraft.errors import nearest_name
 _OTHER_NAMES: dict[str, str] = tomllib.loads(
     Path(__file__).with_name("other_names.toml").read_text(encoding="utf-8")
 )
+_SIZE = re.compile(r"-[\d.]+[bm]\b", re.IGNORECASE)  # of a model: smollm2-135m
 _ALIKE = 0.7  # flags share their dashes and many a word: --verbose is not --version
 
 
@@ -29,12 +31,13 @@ def unknown_arguments(
 
 def _hint(word: str, flags: Sequence[str], places: Mapping[str, str]) -> str | None:
     if not word.startswith("-"):  # a model without its flag?
-        is_model = "/" in word or word.endswith(".gguf")
+        is_model = "/" in word or word.endswith(".gguf") or _SIZE.search(word)
         return f"--target {word}" if is_model and "--target" in flags else None
     name = word.partition("=")[0].lstrip("-").replace("_", "-").lower()
     meant = _OTHER_NAMES.get(name, name)
-    if f"--{meant}" in flags:
-        return f"--{meant}"
+    for ours in (meant, _OTHER_NAMES.get(meant, meant)):  # a plan counts cards: tp, then gpu
+        if f"--{ours}" in flags:
+            return f"--{ours}"
     place = meant if meant in places else nearest_name(name, places, _ALIKE)
     if place is not None:
         return f"{places[place]} without a flag"

@@ -11,9 +11,9 @@ from outdraft.measure.gpus import BUSY, MEMORY
 from outdraft.measure.memory import REMEMBERED
 from outdraft.measure.summary import FEWEST_FOR_TAIL, QuantileEstimate, Summary
 from outdraft.plan.findings import OK
-from outdraft.report.numbers import drafted_text, milliseconds, percent
-from outdraft.stats.ratios import Ratio
-from outdraft.text_table import align_columns
+from outdraft.report.arms_table import arms_table
+from outdraft.report.numbers import drafted_text, milliseconds, percent, ratio_text
+from outdraft.text_table import align_columns, wrap_lines
 from outdraft.tune.answer import LoadAnswer, answer_of
 from outdraft.tune.results import (
     FROM_COUNTERS,
@@ -126,12 +126,13 @@ def load_line(load: Mapping[str, Any]) -> str:
     return f"load: {load['concurrency']} at a time, {words}{said}"
 
 
-def tune_table(results: Results) -> str:
-    """A table for each load, the best arm first; then the answer, predictions, schedule, notes."""
+def tune_table(results: Results, width: int | None = None) -> str:
+    """A table for each load, the best arm first; then the answer, predictions, schedule, notes.
+    `width`: of a terminal."""
     lines = []
     answer = answer_of(results)
     for load in results.loads:
-        lines += [load.name, _load_table(answer.at(load)), ""]
+        lines += [load.name, _load_table(answer.at(load), width), ""]
     lines += [f"range: {sentence}" for sentence in details(answer)]
     for load in results.loads:
         lines += [f"higher: {sentence}" for sentence in why_not_higher(load)]
@@ -151,7 +152,7 @@ def tune_table(results: Results) -> str:
         lines.append(f"acceptance: {sources}")
     lines += [f"pruned: {each.name} ({each.reason})" for each in results.pruned]
     lines += [f"note: {note}" for note in results.notes]
-    return "\n".join(lines).rstrip()
+    return wrap_lines("\n".join(lines).rstrip(), width)
 
 
 def best_line(results: Results) -> str:
@@ -201,13 +202,6 @@ def decision_text(verdict: Verdict | None) -> str:
     return INCONCLUSIVE if verdict is None else verdict.label
 
 
-def ratio_text(ratio: Ratio | None) -> str:
-    if ratio is None:
-        return "not measured"
-    interval = "" if ratio.low is None else f" [{ratio.low:.2f}, {ratio.high:.2f}]"
-    return f"{ratio.estimate:.2f}x{interval}"
-
-
 def _quantile(quantile: QuantileEstimate) -> str:
     if not quantile.is_known:
         return "too few"
@@ -247,14 +241,11 @@ def _acceptance_sources(results: Results) -> str:
     return "; ".join(f"{words}: {', '.join(names)}" for words, names in told.items())
 
 
-def _load_table(answer: LoadAnswer) -> str:
+def _load_table(answer: LoadAnswer, width: int | None) -> str:
     load = answer.load
     # By state first: predictions of arms that were not measured are often above the others.
     arms = sorted(load.arms, key=lambda arm: (STATES.index(arm.fate), -(arm.speedup or 0.0)))
-    rows = [_row(arm, is_recommended=arm.name == answer.arm) for arm in arms[:_MOST_ARMS]]
-    width = max((len(row[-1]) for row in rows), default=0)  # the last column is on the left
-    heads = ("", "predicted", "measured over off", "n", "acceptance", "tokens/s", "")
-    table = align_columns([heads, *((*cells, state.ljust(width)) for *cells, state in rows)])
+    table = arms_table(arms[:_MOST_ARMS], answer.arm, width)
     if len(arms) > _MOST_ARMS:
         table += f"\n… and {len(arms) - _MOST_ARMS} more in the report"
     level, ratio = "", load.measured
@@ -268,18 +259,3 @@ def _load_table(answer: LoadAnswer) -> str:
         texts += "" if example is None else f"\n  e.g. {example}"
     does = f" · recommended here: {does_text(answer)}"
     return f"{table}\n{decision_text(load.verdict)}{level}{does}{texts}"
-
-
-def _row(arm: ArmResult, *, is_recommended: bool) -> tuple[str, ...]:
-    state = f"* {arm.fate}" if is_recommended else arm.fate
-    drafted = drafted_text(arm.share_drafted)
-    about = "; ".join(filter(None, (arm.reason, drafted)))
-    return (
-        arm.name,
-        "" if arm.predicted is None else f"{arm.predicted:.2f}x",
-        "" if arm.measured is None else ratio_text(arm.measured),
-        str(arm.num_requests) if arm.num_requests else "",
-        "" if arm.acceptance_rate is None else f"{arm.acceptance_rate:.2f}",
-        "" if arm.tokens_per_s is None else f"{arm.tokens_per_s:.1f}",
-        f"{state}: {about}" if about else state,
-    )

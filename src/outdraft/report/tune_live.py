@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 
 from outdraft.durations import format_duration
-from outdraft.report.tables import ratio_text
+from outdraft.report.numbers import ratio_text
 from outdraft.report.tune_view import (
     Moment,
     Starting,

@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from outdraft.durations import format_duration
-from outdraft.report.tables import decision_text, ratio_text
-from outdraft.speculation import OFF, Speculation
-from outdraft.tune.arm import FINAL, SCHEDULE, name_of, proposer_name
+from outdraft.report.numbers import ratio_text
+from outdraft.report.tables import decision_text
+from outdraft.speculation import OFF
+from outdraft.tune.arm import FINAL, SCHEDULE, name_of, proposer_name, short_names
 from outdraft.tune.progress import TEXTS, ArmFigures, Progress
 from outdraft.tune.race import Standing
 from outdraft.tune.results import LoadResult
@@ -159,13 +160,6 @@ def state_of(progress: Progress, name: str, moment: Moment | None = None) -> str
     if figures is not None and figures.start_s is not None:
         return f"started in {format_duration(figures.start_s)}"
     return "next" if name in {name_of(arm) for arm in standing.next_arms} else ""
-
-
-def short_names(arms: Sequence[Speculation]) -> dict[str, str]:
-    """Without the draft, where that makes no two arms the same."""
-    short = {name_of(arm): name_of(arm, has_draft=False) for arm in (OFF, *arms)}
-    every = list(short.values())
-    return {name: each if every.count(each) == 1 else name for name, each in short.items()}
 
 
 def _standing(progress: Progress, moment: Moment) -> Standing:

@@ -1,12 +1,12 @@
 """Names: of an arm, of the proposer it is one draft length of, of a load."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import PurePath
 from typing import Self
 
-from outdraft.speculation import LOOKED_UP, Speculation
+from outdraft.speculation import LOOKED_UP, OFF, Speculation
 
 # Parts of the search under a load. In AGAIN, off gets requests of the final a second time.
 FINAL, AGAIN, SCHEDULE = "final", "final again", "schedule"
@@ -81,3 +81,10 @@ def by_proposer(arms: Iterable[Speculation]) -> dict[str, list[Speculation]]:
     for arm in sorted(arms, key=lambda each: each.k):
         members.setdefault(proposer_name(arm), []).append(arm)
     return members
+
+
+def short_names(arms: Sequence[Speculation]) -> dict[str, str]:
+    """Without the draft, where that makes no two arms the same."""
+    short = {name_of(arm): name_of(arm, has_draft=False) for arm in (OFF, *arms)}
+    every = list(short.values())
+    return {name: each if every.count(each) == 1 else name for name, each in short.items()}

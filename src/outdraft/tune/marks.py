@@ -43,9 +43,9 @@ def busy_notes(journal: Journal) -> list[str]:
     reason = max((*first, *left), key=lambda each: len(each.busy)).busy
     total, num_again = len(journal.blocks), len({_key(each) for each in first})
     words = f"{len(every)} of {total} blocks were measured while others used the machine ({reason})"
-    again = f"; {num_again} were measured again" if num_again else ""
-    still = f", {len(left)} count as they are" if left else ""
-    return [f"{words}{again}{still}"]
+    again = f"{num_again} measured again" if num_again else ""
+    still = f"{len(left)} counted as they are" if left else ""
+    return [f"{words}: {', '.join(filter(None, (again, still)))}"]
 
 
 def _key(block: Block) -> tuple[str, str, int]:

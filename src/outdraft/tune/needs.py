@@ -131,7 +131,7 @@ def time_words(needs: Needs) -> str:
     told = f"about {format_duration(round_up(least_s))} at least"
     if least_s <= settings.budget_s:
         return f"time: {work}: {told}, of {budget}"
-    words = f"time: {work}: {told}, more than {budget}: not everything will be measured"
+    words = f"time: {work}: {told}, more than {budget}: some of it may be left out"
     flags, smaller = [], needs
     for flag, smaller in _smaller(needs):
         flags.append(flag)

@@ -40,9 +40,15 @@ def find_out_of_time(
         for load, each in standings.items()
         if load in unfinished
     }
-    needed_s = Needs(settings, measured_pace(settings, journal)).enough_s(num_final)
-    enough_s = round_up(max(needed_s, _AT_LEAST * settings.budget_s))
+    needs, least_s = (
+        Needs(settings, measured_pace(settings, journal)),
+        _AT_LEAST * settings.budget_s,
+    )
+    enough_s = round_up(max(needs.enough_s(num_final), least_s))
     words = f"--budget {format_duration(enough_s)} would have been enough"
+    judged_s = round_up(max(needs.enough_s({}), least_s))
+    if unfinished and judged_s < enough_s:
+        words += f" ({format_duration(judged_s)} to judge every load, with wider intervals)"
     num_blocks = len(journal.blocks)
     on = f"run the same again with it, and it goes on with the {num_blocks} blocks that there are"
     return OutOfTime(enough_s, (*notes, f"{words}: {on}" if num_blocks else words))
