@@ -11,6 +11,7 @@ from outdraft.engine.kv_cache import BlockPool, KVCache
 from outdraft.engine.loading import BLOCK_SIZE, LoadedModel, load_model, resolve_device
 from outdraft.engine.models.head import load_head
 from outdraft.engine.models.weights import open_weights
+from outdraft.engine.native.memory import return_freed_memory
 from outdraft.engine.proposers.draft_model import DraftModelProposer
 from outdraft.engine.proposers.eagle import EagleProposer
 from outdraft.engine.proposers.ngram import NgramProposer
@@ -103,6 +104,7 @@ def load_engine(
         proposer = _make_eagle(speculation, model, draft, head, reuse_prefixes)
     elif draft is not None:
         proposer = _make_draft_model(speculation, model, draft, load)
+    return_freed_memory()
     return Engine(
         model,
         tokenizer,

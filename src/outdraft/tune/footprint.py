@@ -6,13 +6,13 @@ write to, and the process itself. Of another engine on a CPU it is a rule of thu
 
 from collections.abc import Sequence
 
-from outdraft.modelspec import AnySpec, ModelSpec
+from outdraft.modelspec import AnySpec
 from outdraft.plan import Plan
 from outdraft.plan.sizes import weights
 from outdraft.plan.text import size_text
 
-# Python, torch, the tokenizer, the server, and what loading leaves behind: 0.37 GB were seen
-_PROCESS_BYTES = 400_000_000
+# Python, torch, the tokenizer and the server: 0.19 GB were seen
+_PROCESS_BYTES = 200_000_000
 _VALUE_BYTES = {"bfloat16": 2.0, "int8": 1.0, "int4": 0.5}  # else float32
 _SHARE = 0.8  # of the free memory that engines may take: they are not all that runs
 _FEWEST = 2  # off and the arm that is compared with it
@@ -35,9 +35,6 @@ def _model_bytes(spec: AnySpec, value_bytes: float, packed_bytes: float, kv_toke
     total: float = spec.kv_bytes_per_token(round(value_bytes)) * kv_tokens
     for each in weights(spec):
         total += each.values * (packed_bytes if each.is_quantized else value_bytes)
-    if isinstance(spec, ModelSpec) and spec.tie_embeddings:
-        # Rows are looked up in one copy, logits are computed with another, laid out for it.
-        total += spec.vocab_size * spec.hidden_size * value_bytes
     return total
 
 

@@ -1,10 +1,11 @@
 """Memory for weights in large pages."""
 
 import gc
+from pathlib import Path
 
 import torch
 
-from outdraft.engine.native.memory import HugePages
+from outdraft.engine.native.memory import HugePages, return_freed_memory
 
 
 def test_parts_of_a_chunk_do_not_overlap_and_are_aligned() -> None:
@@ -37,3 +38,16 @@ def test_a_chunk_is_freed_with_its_last_tensor() -> None:
     gc.collect()
     assert chunk() is None
     assert torch.equal(pages.take(3), torch.zeros(3, dtype=torch.uint8))
+
+
+def test_what_was_freed_goes_back_to_the_system() -> None:
+    def resident_bytes() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    matrices = [torch.ones(100_000, dtype=torch.uint8) for _ in range(1000)]
+    kept = matrices[-1]  # above the others: without a word, the heap keeps what lies below
+    held = resident_bytes()
+    del matrices
+    return_freed_memory()
+    assert held - resident_bytes() > 50_000_000
+    assert kept.sum() == 100_000

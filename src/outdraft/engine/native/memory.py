@@ -6,6 +6,7 @@ a sixth of its time (`dev/LOG.md`).
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import weakref
 from contextlib import suppress
@@ -45,3 +46,11 @@ def _map(num_bytes: int) -> mmap.mmap:
 
 
 huge_pages = HugePages()
+
+
+def return_freed_memory() -> None:
+    """To the system, what was freed: after matrices were read and packed, glibc keeps hundreds of
+    megabytes for later. Other C libraries have no such function."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
