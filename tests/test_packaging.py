@@ -143,6 +143,7 @@ def test_compilers_in_their_order(
     assert list(native.compilers()) == [["ccache", "my cc"]]
 
 
+@pytest.mark.filterwarnings("ignore:The distutils package:DeprecationWarning")  # setuptools' own
 @pytest.mark.parametrize(("has_compiler", "asked"), [(True, 0), (False, 1)])
 def test_a_compiler_is_fetched_only_where_there_is_none(
     has_compiler: bool, asked: int, native: ModuleType, monkeypatch: pytest.MonkeyPatch
