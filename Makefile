@@ -16,7 +16,7 @@ COMPILE  = $(or $(wildcard $(BIN)/python),$(PYTHON)) dev/compile_native.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native tune demo check test test-slow test-engines clean
+.PHONY: help setup native tune demo check docs test test-slow test-engines clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,10 @@ check: setup  ## ruff, mypy --strict, import layers, the rules of the tree
 	@echo "check: the tree"
 	@$(BIN)/python -m pytest tests/test_tree.py
 
+docs: setup  ## the site of docs/ with the reference of all commands, in site/ (broken links are errors)
+	@echo "docs: site/"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict --clean
+
 test: setup  ## the fast suite with real llama.cpp (fetches the default model once, about 98 MB)
 	@PYTHON=$(BIN)/python dev/engines/llamacpp.sh || echo "test: no llama.cpp here, it is skipped"
 	@echo "test: the fast suite and real llama.cpp"
@@ -78,6 +82,6 @@ test-engines: setup  ## real llama.cpp and vLLM and SGLang's parser, each in its
 	@$(BIN)/python -m pytest -m engines -rs tests/engines
 
 clean:  ## remove .venv, .engines, caches and build products (not the model cache)
-	@rm -rf .venv .engines build dist out tune-out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache \
+	@rm -rf .venv .engines build dist out site tune-out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache \
 		.hypothesis .import_linter_cache $(NATIVE)/*.so
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

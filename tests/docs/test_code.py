@@ -13,9 +13,7 @@ import pytest
 from outdraft.cli.main import find_command, main
 from outdraft.cli.speculative_config import speculation_in_any_form
 from tests.docs.world import World, ask, serving, world_in
-from tests.docs.written import PAGES, ROOT, SHELLS, blocks
-
-DOCS = ROOT / "docs"
+from tests.docs.written import DOCS, PAGES, SHELLS, blocks, name_of
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +33,9 @@ PYTHON = {
 
 def python_blocks() -> list[tuple[str, int]]:
     return [
-        (page.name, number)
+        (name_of(page), number)
         for page in PAGES
-        if page.name != "README.md"  # tests/test_readme.py
+        if name_of(page) != "README.md"  # tests/test_readme.py
         for number in range(len(blocks(page, ("python",))))
     ]
 

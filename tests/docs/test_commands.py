@@ -178,12 +178,20 @@ HANDLERS = {
 
 
 def in_order() -> list[Written]:
-    """First what writes a folder that others read."""
-    written = list(dict.fromkeys(in_blocks()))
-    return sorted(written, key=lambda each: "--off" not in each.words)
+    """First what writes a folder that others read. What several pages have is typed once."""
+    written: dict[tuple[str, ...], Written] = {}
+    for each in in_blocks():
+        written.setdefault(each.words, each)
+    return sorted(written.values(), key=lambda each: "--off" not in each.words)
 
 
-@pytest.mark.parametrize("written", in_order(), ids=str)
+def marked(written: Written) -> object:
+    """A server that starts takes seconds: those whose other flags are served elsewhere wait."""
+    marks = [pytest.mark.slow] if "--canary-share" in written.words else []
+    return pytest.param(written, marks=marks, id=str(written))
+
+
+@pytest.mark.parametrize("written", [marked(each) for each in in_order()])
 def test_a_command_of_a_block(written: Written, world: World, run: Run) -> None:
     words = world.words(written.words)
     if "--baseline" in words or words[0] == "report":

@@ -11,7 +11,8 @@ from pathlib import Path
 from outdraft.cli.command import HELP
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+DOCS = ROOT / "docs"
+PAGES = (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
 SHELLS = ("", "sh", "bash")
 _ENDS = ("|", "||", "&", "&&", ";", "<", ">")  # of a command's own words
 _PLACEHOLDERS = ("…", "...", "URL", "DIR", "FILE", "MODEL", "SPEC@", "BASELINE", "TARGET")
@@ -31,10 +32,15 @@ def blocks(page: Path, languages: tuple[str, ...]) -> list[str]:
     return [block for name, block in fenced if name in languages]
 
 
+def name_of(page: Path) -> str:
+    """`README.md`, else its path in docs/."""
+    return str(page.relative_to(DOCS)) if page.is_relative_to(DOCS) else page.name
+
+
 def in_blocks() -> list[Written]:
     """Those in blocks of their own: to be typed as they are."""
     return [
-        Written(page.name, words)
+        Written(name_of(page), words)
         for page in PAGES
         for block in blocks(page, SHELLS)
         for words in commands_in(block)
@@ -48,7 +54,7 @@ def in_sentences() -> list[Written]:
         text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
         for line in re.findall(r"`(outdraft [^`\n]*)`", text):
             if not any(each in line for each in _PLACEHOLDERS):
-                found += [Written(page.name, words) for words in commands_in(line) if words[1:]]
+                found += [Written(name_of(page), words) for words in commands_in(line) if words[1:]]
     return found
 
 
