@@ -186,6 +186,7 @@ def test_a_core_that_was_killed_left_no_exception() -> None:
     assert "ended by SIGSEGV" in str(reason(printed(SERVER, *traceback_of(crashed))))
 
 
+@pytest.mark.slow
 def test_a_cause_far_above_the_end_is_found(tmp_path: Path) -> None:
     cause = "ValueError: the head was trained for another target"
     lines = vllm_log(cause)

@@ -127,6 +127,7 @@ def test_too_many_failures(told: Any, tmp_path: Path) -> None:
     assert len(json.loads(out.read_text())["records"]) == 48
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle(tmp_path: Path) -> None:
     out = tmp_path / "both.json"
     journal = Path(f"{out}.journal")

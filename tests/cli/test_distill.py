@@ -35,6 +35,7 @@ def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assemble, "_CPU_KV_CACHE_BYTES", 16 << 20)
 
 
+@pytest.mark.slow
 def test_both_kinds_from_the_same_texts(
     target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_longer_training_keeps_what_was_measured(
     assert measured == sorted(set(measured))
 
 
+@pytest.mark.slow
 def test_after_kill_9_it_goes_on(target: str, tmp_path: Path) -> None:
     out = tmp_path / "model"
     command = ["distill", "--target", target, "--out", str(out), *SMALL, *MODEL]

@@ -287,6 +287,7 @@ class TestBadInput:
     def test_no_such_model(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert "smollm2-135m" in refused(capsys, "hi", "--target", "./no-such-model")
 
+    @pytest.mark.slow
     def test_no_network_and_nothing_cached(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -347,7 +348,7 @@ def test_a_head_alone_means_eagle(
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("method", ["eagle", "draft_model"])
+@pytest.mark.parametrize("method", ["eagle", pytest.param("draft_model", marks=pytest.mark.slow)])
 def test_the_draft_that_ships_is_found(method: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["generate", "Say hello", "--method", method, "--max-tokens", "12", "--json", *SMALL]
     assert main(words) == 0

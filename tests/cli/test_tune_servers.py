@@ -77,6 +77,7 @@ def test_servers_of_others_get_a_verdict(told: Any, tmp_path: Path) -> None:
     assert header["server of ngram k=2"] == f"{slow.url}, vllm 0.22.1, org/target"
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_do_what_is_said_fails_as_an_arm(told: Any, tmp_path: Path) -> None:
     with served(OFF) as off, served(OFF) as idle, served(FAST) as fast:
         code, said, _ = told(

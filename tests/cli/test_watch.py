@@ -66,6 +66,7 @@ def bucket_distance(histogram: Histogram, a: float, b: float) -> int:
     return abs(places[0] - places[1])
 
 
+@pytest.mark.slow
 def test_the_same_figures_as_bench(
     server: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

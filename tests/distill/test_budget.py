@@ -94,6 +94,7 @@ def few_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "split_prompts", lambda own: tiny_prompts())
 
 
+@pytest.mark.slow
 def test_three_minutes_and_four_thousand_tokens(
     target_path: Path, tmp_path: Path, clock: WorkClock
 ) -> None:
@@ -127,6 +128,7 @@ def test_time_is_kept_without_a_limit_of_tokens(
     assert report["data"]["answer_tokens"] > 0
 
 
+@pytest.mark.slow
 def test_no_stage_stands_at_the_end_of_its_bar(
     target_path: Path, tmp_path: Path, clock: WorkClock
 ) -> None:
@@ -138,6 +140,7 @@ def test_no_stage_stands_at_the_end_of_its_bar(
         assert times[-1][0] - first_at_end <= STEP_S + MEASURE_S + LOOK_S, stage
 
 
+@pytest.mark.slow
 def test_the_data_of_a_stage_alone(target: Target, tmp_path: Path, clock: WorkClock) -> None:
     settings = replace(DATA, budget_s=15.0)
     made = make_data(target, *tiny_prompts(), tmp_path, settings, no_progress, clock=clock)

@@ -33,6 +33,7 @@ def check_accepted(engine: Engine) -> None:
     assert (engine.acceptance.length or 0) > 1.8
 
 
+@pytest.mark.slow
 def test_a_shipped_draft() -> None:
     """One engine, with drafts and without: half of the time is loading."""
     engine = engine_with("eagle", "smollm2-135m-eagle", "int8")

@@ -25,6 +25,7 @@ def _here() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_the_shipped_draft_model(tmp_path: Path) -> None:
     serving = Serving(
         "smollm2-135m", served_name="smollm2", max_model_len=1024, max_num_seqs=2, threads=1

@@ -47,6 +47,7 @@ def test_it_is_off_without_a_share() -> None:
         assert not canary.in_slice
 
 
+@pytest.mark.slow
 @given(st.floats(0.5, 8.0))
 def test_slices_cost_one_percent_at_most(speedup: float) -> None:
     """However much faster texts are with drafts: a step of 0.1 s writes so many tokens."""

@@ -169,6 +169,7 @@ def test_speculation_that_loses_is_turned_off_and_texts_are_the_same(
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_turning_off_what_pays_is_taken_back_and_said(
     target: Path,
     expected: set[tuple[int, str]],

@@ -131,6 +131,7 @@ def check(folder: Path, num_kills: int, seed: int) -> None:
     assert standing(killed) == standing(calm)
 
 
+@pytest.mark.slow
 def test_a_killed_watch_says_nothing_twice_and_loses_nothing(tmp_path: Path) -> None:
     check(tmp_path, 3, 0)
 

@@ -207,6 +207,7 @@ def test_the_past_is_as_coarse_as_a_history(since_s: float) -> None:
         assert window.gauge("running_requests") == pytest.approx(3)
 
 
+@pytest.mark.slow
 def test_much_is_asked_for_in_parts() -> None:
     class Many(FakePrometheus):
         def series(self) -> Iterator[tuple[dict[str, str], str]]:

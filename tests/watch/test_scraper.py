@@ -191,6 +191,7 @@ def writes(body: bytes) -> Answer:
     return answer
 
 
+@pytest.mark.slow
 def test_fifty_at_once_over_http_a_fifth_of_them_bad() -> None:
     """Garbage, 10 MB, a slow drip, no answer: the others are read as if these were not there."""
     ended = Event()

@@ -69,6 +69,7 @@ def test_it_is_turned_on_again_when_it_pays_again() -> None:
     assert deed.wanted_limits() == BEFORE
 
 
+@pytest.mark.slow
 def test_it_stays_off_as_long_as_it_does_not_pay() -> None:
     room = Room({"a": ours(0.8)})
     watch = a_watch(room, ACTS)
@@ -78,6 +79,7 @@ def test_it_stays_off_as_long_as_it_does_not_pay() -> None:
     assert texts(watch, "alarm") == []
 
 
+@pytest.mark.slow
 def test_around_break_even_nothing_changes() -> None:
     room = Room({"a": ours(0.7)})
     watch = a_watch(room, ACTS)
@@ -171,6 +173,7 @@ def test_the_dwell_time_holds_for_turning_on_too() -> None:
     assert on.at - turned >= 900.0
 
 
+@pytest.mark.slow
 def test_a_band_of_temperatures_goes_off_and_comes_back() -> None:
     server = ours(1.2, bands={"0": 1.5, "1+": 0.8})
     room = Room({"a": server})

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 import torch
 
 from outdraft.distill.data.sampler import SampledText, SampleRequest, TextSampler
@@ -42,6 +43,7 @@ def test_the_likeliest_tokens_are_kept_with_their_logprobs(target: Target) -> No
     assert one.top_ids[:, 0].tolist() == one.tokens.tolist()
 
 
+@pytest.mark.slow
 def test_draws_follow_the_distribution(target: Target) -> None:
     prompt = PROMPTS[1]
     hidden, _ = target.network(torch.tensor([prompt]))

@@ -73,6 +73,7 @@ def error(ours: Tensor, theirs: Tensor) -> float:
     return float((ours - theirs).abs().max() / ours.std())
 
 
+@pytest.mark.slow
 def test_transformers_computes_the_shipped_draft(shipped: Path) -> None:
     theirs = transformers_logits(shipped)
     assert error(engine_logits(str(shipped)), theirs) < 1e-4

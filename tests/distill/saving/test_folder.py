@@ -65,6 +65,7 @@ def test_our_engine_loads_a_model(model: SmallModel, target: Target, tmp_path: P
     assert load_tokenizer(tmp_path).chat_template == target.tokenizer.chat_template
 
 
+@pytest.mark.slow
 def test_transformers_loads_a_model(model: SmallModel, target: Target, tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
