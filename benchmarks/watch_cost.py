@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -162,7 +163,11 @@ def _watching(folder: Path, interval_s: float, *more: str) -> Iterator[tuple[int
             while "page at " not in (told := (folder / "said").read_text()):
                 assert process.poll() is None, told
                 time.sleep(0.2)
-            yield process.pid, told.partition("page at ")[2].split()[0]
+            page = told.partition("page at ")[2].split()[0]
+            while not _is_there(f"{page}/metrics"):  # until the first look is over
+                assert process.poll() is None
+                time.sleep(0.2)
+            yield process.pid, page
         finally:
             process.terminate()
             process.wait()
@@ -177,6 +182,14 @@ def _look_in(page: str, seconds: float, interval_s: float) -> None:
         if number % _METRICS_EVERY == 0:
             _get(f"{page}/metrics")
         number += 1
+
+
+def _is_there(url: str) -> bool:
+    try:
+        _get(url)
+    except urllib.error.HTTPError:
+        return False
+    return True
 
 
 def _get(url: str) -> bytes:

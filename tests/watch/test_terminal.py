@@ -46,6 +46,17 @@ def test_a_wide_terminal_has_more() -> None:
     assert title not in snapshot_text(sample_snapshot(), 80).plain
 
 
+def test_a_high_terminal_has_more() -> None:
+    high, low = (snapshot_text(sample_snapshot(), 120, height).plain for height in (40, 24))
+    for words in (
+        "ms P50 / P90 / P99: TTFT 100 / 200 / 410 · TPOT 10.5 / 16.0 / 33.0 · e2e 1,900 / 3,400 /",
+        "accepted: by position 0.88 0.74 0.61 0.50 · median by temperature 0.80 at 0, 0.50 at 1+",
+        "requests/s 1.50 · waiting 0.10 · preempted 0 · prefix hits 33\N{NO-BREAK SPACE}%",
+    ):
+        assert words in high
+        assert words not in low
+
+
 def test_who_needs_somebody_comes_first_and_a_low_window_shows_those() -> None:
     many = [replace(REPLICAS[0], name=f"http://10.0.1.{each}:8000") for each in range(50)]
     snapshot = replace(sample_snapshot(), replicas=(*many, *REPLICAS[:3]))

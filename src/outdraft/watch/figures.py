@@ -9,11 +9,10 @@ from outdraft.report.layout import figure, nothing, panels, table
 from outdraft.report.markup import Child, Markup, join
 from outdraft.report.numbers import UNKNOWN, milliseconds, percent, rate, share
 from outdraft.watch.snapshot import Quantiles, ReplicaView, Snapshot, WindowFigures
-from outdraft.watch.words import is_calm, name_of_view
+from outdraft.watch.words import TIMES, is_calm, name_of_view
 
 _MOST_ROWS = 8  # replicas beside all of them together
 _MOST_POSITIONS = 12
-_TIMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "e2e"}
 
 
 class _Row(NamedTuple):
@@ -41,9 +40,9 @@ def _rows(snapshot: Snapshot) -> Iterator[_Row]:
 
 
 def _times(rows: Sequence[_Row]) -> Markup:
-    head = ["replica", *(f"{name} P{q}" for name in _TIMES.values() for q in (50, 90, 99))]
+    head = ["replica", *(f"{name} P{q}" for name in TIMES.values() for q in (50, 90, 99))]
     body = [
-        (row.name, *(cell for kind in _TIMES for cell in _points(row.window.times.get(kind))))
+        (row.name, *(cell for kind in TIMES for cell in _points(row.window.times.get(kind))))
         for row in rows
     ]
     note = (

@@ -15,8 +15,9 @@ from rich.text import Text
 
 from outdraft.report.numbers import UNKNOWN, milliseconds, percent, rate, share
 from outdraft.watch.findings import Action, Alarm, Notice
-from outdraft.watch.snapshot import ReplicaState, ReplicaView, Snapshot
+from outdraft.watch.snapshot import ReplicaState, ReplicaView, Snapshot, WindowFigures
 from outdraft.watch.words import (
+    TIMES,
     advice_words,
     ago,
     alarm_title,
@@ -35,6 +36,7 @@ _SHORT_ADVICE, _LONG_ADVICE = 14, 34  # columns for it, below and from this widt
 _WIDE = 120
 _MOST_NOTICES = 3
 _FEWEST_ROWS = 4  # of replicas, however low the window is
+_HIGH = 30  # lines of a terminal, from which on there is room for more figures
 
 _SHELL_WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")
 
@@ -53,9 +55,11 @@ def _figure(view: ReplicaView, name: str) -> float | None:
 
 def _latency(view: ReplicaView) -> str:
     tpot = None if view.window is None else view.window.times.get("tpot")
-    if tpot is None or tpot.p50 is None or tpot.p99 is None:
-        return UNKNOWN
-    return f"{milliseconds(1000 * tpot.p50)} / {milliseconds(1000 * tpot.p99)}"
+    return UNKNOWN if tpot is None else _milliseconds(tpot.p50, tpot.p99)
+
+
+def _milliseconds(*seconds: float | None) -> str:
+    return " / ".join(UNKNOWN if each is None else milliseconds(1000 * each) for each in seconds)
 
 
 def _source(view: ReplicaView) -> str:
@@ -139,6 +143,10 @@ def snapshot_text(snapshot: Snapshot, width: int, height: int = 40) -> Text:
     _add_advice(text, snapshot, width)
     text.append("\n")
     below = Text(no_wrap=True, overflow="crop")
+    if height >= _HIGH and snapshot.fleet.window is not None:
+        for words in figure_lines(snapshot.fleet.window):
+            _add_lines(below, words, width, "dim")
+        below.append("\n")
     for alarm in snapshot.alarms:
         _add_alarm(below, alarm, snapshot.at, width)
     for notice in snapshot.notices[-_MOST_NOTICES:]:
@@ -166,6 +174,30 @@ def _add_advice(text: Text, snapshot: Snapshot, width: int) -> None:
         benefit = advice.benefit
         words = f"{benefit_words(benefit)} {benefit.source.words}; assumed: "
         _add_lines(text, f"{words}{one_line(benefit.assumes)}", width, "dim")
+
+
+def figure_lines(window: WindowFigures) -> Iterator[str]:
+    """What the table has no columns for, of all replicas together."""
+    times = [
+        f"{name} {_milliseconds(each.p50, each.p90, each.p99)}"
+        for kind, name in TIMES.items()
+        if (each := window.times.get(kind)) is not None
+    ]
+    if times:
+        yield f"ms P50 / P90 / P99: {' · '.join(times)}"
+    accepted = []
+    if window.acceptance_by_position:
+        accepted.append(f"by position {' '.join(map(share, window.acceptance_by_position))}")
+    if window.bands:
+        medians = [f"{share(each.p50)} at {band}" for band, each in window.bands.items()]
+        accepted.append(f"median by temperature {', '.join(medians)}")
+    if accepted:
+        yield f"accepted: {' · '.join(accepted)}"
+    preempted = UNKNOWN if window.preemptions is None else f"{window.preemptions:,.0f}"
+    yield (
+        f"requests/s {rate(window.requests_per_s)} · waiting {rate(window.waiting)} · "
+        f"preempted {preempted} · prefix hits {percent(window.prefix_hit_rate)}"
+    )
 
 
 def _add_alarm(text: Text, alarm: Alarm, now: float, width: int) -> None:

@@ -9,6 +9,7 @@ from outdraft.watch.alarms.words import KINDS
 from outdraft.watch.findings import FLEET, Action, Advice, Benefit
 from outdraft.watch.snapshot import ReplicaState, ReplicaView, Snapshot
 
+TIMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "e2e"}
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
