@@ -261,7 +261,6 @@ class TestTexts:
         assert any("differ by design" in each for each in outcome.verdict.reasons)
         assert not outcome.of("baseline again")
 
-    @pytest.mark.slow
     def test_a_baseline_that_does_not_answer_again(self, compared: Compared) -> None:
         """No floor, so nothing is clear, and nothing ships either."""
         fast = replace(ON, speedup=2.0, is_junk=True)
