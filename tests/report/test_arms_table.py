@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -38,3 +39,12 @@ def test_a_narrow_terminal_has_one_figure_for_each_arm_and_says_the_rest_below()
     assert best is not None
     [line] = [each for each in fitting.splitlines() if each.endswith("* best")][:1]
     assert line.startswith(f"{short[best.name]} ")
+
+
+def test_arms_that_nothing_is_known_of_are_counted_and_not_listed() -> None:
+    results = out_of_time()
+    [first, *_] = results.loads
+    unknown = [replace(arm, predicted=None) for arm in first.arms]
+    told = tune_table(replace(results, loads=(replace(first, arms=tuple(unknown)),)))
+    assert f"… and {len(unknown) - 1} more in the report" in told
+    assert unknown[-1].name not in told

@@ -17,6 +17,7 @@ from outdraft.text_table import align_columns, wrap_lines
 from outdraft.tune.answer import LoadAnswer, answer_of
 from outdraft.tune.results import (
     FROM_COUNTERS,
+    PREDICTED,
     SOURCES,
     STATES,
     ArmResult,
@@ -245,9 +246,10 @@ def _load_table(answer: LoadAnswer, width: int | None) -> str:
     load = answer.load
     # By state first: predictions of arms that were not measured are often above the others.
     arms = sorted(load.arms, key=lambda arm: (STATES.index(arm.fate), -(arm.speedup or 0.0)))
-    table = arms_table(arms[:_MOST_ARMS], answer.arm, width)
-    if len(arms) > _MOST_ARMS:
-        table += f"\n… and {len(arms) - _MOST_ARMS} more in the report"
+    known = [arm for arm in arms if arm.fate != PREDICTED or arm.predicted is not None]
+    table = arms_table(known[:_MOST_ARMS], answer.arm, width)
+    if more := len(arms) - len(known[:_MOST_ARMS]):
+        table += f"\n… and {more} more in the report"
     level, ratio = "", load.measured
     if ratio is not None and ratio.low is not None and load.verdict is not None:
         share = percent(ratio.level).replace("\N{NO-BREAK SPACE}", " ")

@@ -258,7 +258,7 @@ def _advice(
     bands: Sequence[Band],
 ) -> Recommendation:
     if main is None or main.finding is Finding.UNMEASURED:
-        has_failed = main is None or _all_failed(main.load)
+        has_failed = main is None or all_failed(main.load)
         return Recommendation.UNMEASURED if has_failed else Recommendation.OUT_OF_TIME
     if not settings.is_off:
         is_whole = all(each.is_on for each in measured) and all(each.is_on for each in bands)
@@ -267,7 +267,7 @@ def _advice(
     return kinds.get(main.finding, Recommendation.OFF)
 
 
-def _all_failed(load: LoadResult) -> bool:
+def all_failed(load: LoadResult) -> bool:
     """Whether more time would have changed nothing."""
     has_off = load.off is not None and not load.off.reason
     return not has_off or all(arm.state == FAILED for arm in load.arms if arm is not load.off)

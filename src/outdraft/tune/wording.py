@@ -13,6 +13,7 @@ from outdraft.tune.answer import (
     RangeAnswer,
     Recommendation,
     WhyOff,
+    all_failed,
     answer_of,
 )
 from outdraft.tune.results import LoadResult, Results
@@ -200,10 +201,14 @@ def _about_loads(answer: RangeAnswer) -> Iterator[str]:
         (Finding.LOSES, "It does not pay at {loads}."),
         (Finding.OTHER_TEXTS, "It writes other texts at {loads}."),
         (Finding.UNCLEAR, "Not proven at {loads}: it is off there."),
-        (Finding.UNMEASURED, "Nothing could be measured at {loads}."),
     ):
         if loads := [each.load for each in others if each.finding is finding]:
             yield words.format(loads=loads_text(loads))
+    unmeasured = [each.load for each in others if each.finding is Finding.UNMEASURED]
+    if failed := [each for each in unmeasured if all_failed(each)]:
+        yield f"Nothing could be measured at {loads_text(failed)}."
+    if late := [each for each in unmeasured if not all_failed(each)]:
+        yield f"There was no time to compare anything at {loads_text(late)}."
     for each in others:
         here = f"At {loads_text([each.load])}"
         pays = f"{each.load.best} pays, {speedup_text(each.speedup)}"
