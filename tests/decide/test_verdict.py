@@ -105,6 +105,22 @@ class TestThroughput:
         assert decide(evidence).decision == INCONCLUSIVE
 
 
+class TestAllSeconds:
+    """Typical requests may gain while all of them together take longer."""
+
+    def test_a_loss_of_the_sum_is_no_shipping(self) -> None:
+        assert decide(FINE).decision == SHIP
+        verdict = decide(replace(FINE, total=LOSS))
+        assert verdict.decision == INCONCLUSIVE
+        assert any(each.startswith("all requests' seconds together: ") for each in verdict.reasons)
+        assert "the sum of their times loses" in verdict.reasons[-1]
+
+    def test_a_sum_that_agrees_is_not_mentioned(self) -> None:
+        verdict = decide(replace(FINE, total=FINE.e2e))
+        assert verdict.decision == SHIP
+        assert not any("seconds together" in each for each in verdict.reasons)
+
+
 class TestParts:
     def test_one_wins_and_one_loses_though_the_whole_wins(self) -> None:
         evidence = replace(FINE, by_temperature={"0": about(1.9), "0.7-1": about(0.8)})

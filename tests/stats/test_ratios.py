@@ -23,6 +23,7 @@ from outdraft.stats.ratios import (
     mean_ratio,
     percentile_ratio,
     throughput_ratio,
+    total_ratio,
 )
 
 FEW = 300  # draws where the width does not matter
@@ -206,6 +207,29 @@ class TestPercentileRatio:
         ratio = percentile_ratio(made(2, 300), 0.99)
         assert ratio is not None
         assert (ratio.low, ratio.high) == (None, None)
+
+
+class TestTotalRatio:
+    def test_a_few_that_lose_much_outweigh_many_that_gain_a_little(self) -> None:
+        block = [Pair(str(i), 10.0, 8.0) for i in range(18)]
+        block += [Pair(str(i), 10.0, 40.0) for i in range(18, 20)]
+        total = total_ratio([block] * 5)
+        assert total.estimate == pytest.approx(200 / (18 * 8 + 80))
+        assert (total.num_blocks, total.num_pairs) == (5, 100)
+        assert mean_ratio([block] * 5).estimate > 1 > total.estimate
+
+    def test_blocks_are_its_units(self) -> None:
+        logs = np.random.default_rng(0).normal(0.2, 0.05, 8)
+        blocks = [[Pair("a", math.exp(each), 1.0), Pair("b", math.exp(each), 1.0)] for each in logs]
+        rates = [Throughput(1.0, math.exp(each)) for each in logs]
+        assert bounds(total_ratio(blocks)) == pytest.approx(bounds(throughput_ratio(rates)))
+
+    def test_few_blocks_are_insufficient(self) -> None:
+        assert total_ratio([[Pair("a", 2.0, 1.0)]] * 4).low is None
+
+    def test_no_pairs(self) -> None:
+        with pytest.raises(ValueError, match="no blocks"):
+            total_ratio([[]])
 
 
 class TestThroughputRatio:

@@ -32,6 +32,7 @@ class Evidence:
     ttft: Ratio | None = None
     throughput: Ratio | None = None
     p99: Ratio | None = None  # of e2e; None where the sample is too small for one
+    total: Ratio | None = None  # of all requests' seconds; e2e is that of a typical request
     by_category: Mapping[str, Ratio] = field(default_factory=dict)
     by_temperature: Mapping[str, Ratio] = field(default_factory=dict)
     part_level: float = 0.95  # of the intervals of parts and of the P99

@@ -88,6 +88,10 @@ def _decide(evidence: Evidence, margin: float) -> tuple[str, tuple[str, ...], li
     tail_loses = tail is not None and zone(tail, margin) is Zone.LOSE
     if tail is not None and tail_loses:
         reasons.append(_sentence("P99 end to end", tail))
+    total = None if evidence.total is None or evidence.total.low is None else evidence.total
+    total_loses = total is not None and zone(total, margin) is Zone.LOSE
+    if total is not None and (_differ(main, total) or (total_loses and whole is Zone.WIN)):
+        reasons.append(_sentence("all requests' seconds together", total))
     reasons += [_sentence(name, parts[name]) for name in (*winners, *losers)]
     if evidence.throughput is not None and server not in (None, whole):
         reasons.append(_sentence("throughput", evidence.throughput))
@@ -103,8 +107,9 @@ def _decide(evidence: Evidence, margin: float) -> tuple[str, tuple[str, ...], li
     if (whole is Zone.WIN or winners) and must_win and server is not Zone.WIN:
         both = f"with {evidence.concurrency} at a time, throughput must clearly win too"
         return INCONCLUSIVE, (), [*reasons, f"{both}: requests may have had idle neighbours"]
-    if whole is Zone.WIN and (tail_loses or losers):
-        who = "the tail" if tail_loses else "a part of the traffic"
+    if whole is Zone.WIN and (tail_loses or losers or total_loses):
+        part = "a part of the traffic" if losers else "the sum of their times"
+        who = "the tail" if tail_loses else part
         apart = f"requests gain on average and {who} loses: measure the parts of this traffic apart"
         return INCONCLUSIVE, (), [*reasons, apart]
     if whole is Zone.WIN:
@@ -130,14 +135,19 @@ def _zone_of_server(evidence: Evidence, margin: float) -> Zone | None:
 
 def _disagreement(times: Ratio, throughput: Ratio) -> list[str]:
     """Why the two differ by more than chance, if they do."""
-    spans = [(each.low or 0.0, each.high or 0.0) for each in (times, throughput)]
-    if max(low for low, _ in spans) <= min(high for _, high in spans):
+    if not _differ(times, throughput):
         return []
     return [
         "the two differ because throughput counts every token and every second, and the speedup of "
         "requests is that of a typical one: each counts the same, however long its answer, and the "
         "slowest and fastest 5 % are left out"
     ]
+
+
+def _differ(one: Ratio, other: Ratio) -> bool:
+    """By more than chance: their intervals do not overlap."""
+    spans = [(each.low or 0.0, each.high or 0.0) for each in (one, other)]
+    return max(low for low, _ in spans) > min(high for _, high in spans)
 
 
 def _without_overlap(winners: tuple[str, ...], losers: tuple[str, ...]) -> tuple[str, ...]:

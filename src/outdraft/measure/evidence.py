@@ -21,6 +21,7 @@ from outdraft.stats.ratios import (
     mean_ratio,
     percentile_ratio,
     throughput_ratio,
+    total_ratio,
 )
 from outdraft.stats.sequential import pairs_needed
 from outdraft.workload.temperatures import temperature_band
@@ -33,7 +34,7 @@ _MIN_PAIRS_PER_PART = 2 * MIN_BLOCKS  # a part of the traffic with fewer is not 
 Twins = tuple[Record, Record]  # the same request to the baseline and to the candidate
 Blocks = Mapping[int, Sequence[Twins]]
 _Key = TypeVar("_Key")
-RATIOS = ("e2e", "tpot", "ttft", "throughput", "p99")
+RATIOS = ("e2e", "tpot", "ttft", "throughput", "p99", "total")
 _TIMED = tuple(name for name in RATIOS if name != "throughput")
 
 
@@ -210,9 +211,11 @@ def _by_part(parts: Mapping[str, Sequence[Twins]], level: float) -> dict[str, Ra
 
 
 def _ratio(name: str, blocks: Blocks, level: float, seed: int = 0) -> Ratio | None:
-    pairs = _pairs(blocks, _TIMES["e2e" if name == "p99" else name])
+    pairs = _pairs(blocks, _TIMES.get(name, _end_to_end))
     if not pairs:
         return None
+    if name == "total":
+        return total_ratio(pairs, level=level)
     if name == "p99":
         return percentile_ratio(pairs, 0.99, level=level, seed=seed)
     return mean_ratio(pairs, level=level)

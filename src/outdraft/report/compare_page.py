@@ -117,6 +117,7 @@ def _parts(run: ComparedRun) -> Iterator[Part]:
 def _ratios(evidence: Evidence) -> Markup:
     whole = {
         "e2e": evidence.e2e,
+        "e2e, all seconds": evidence.total,
         "TPOT": evidence.tpot,
         "TTFT": evidence.ttft,
         "throughput": evidence.throughput,

@@ -87,6 +87,7 @@ def compare_table(evidence: Evidence, verdict: Verdict) -> str:
     """Ratios first, then the verdict with its reasons, then the checks that warn or fail."""
     ratios = {
         "e2e mean": evidence.e2e,
+        "e2e, all seconds": evidence.total,
         "TPOT mean": evidence.tpot,
         "TTFT mean": evidence.ttft,
         "throughput": evidence.throughput,

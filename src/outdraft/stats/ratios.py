@@ -12,7 +12,7 @@ number of blocks carries the evidence.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
@@ -30,6 +30,7 @@ MIN_BLOCKS = 5
 LEVEL = 0.95
 TRIMMED = 0.05  # of the pairs, on either side
 DRAWS = 10_000
+_ARMS = ("baseline", "candidate")
 MAX_LOG = 709.0  # its exponential is a float; a bound that high says nothing, but is a number
 
 
@@ -121,12 +122,26 @@ def percentile_ratio(
 
 def throughput_ratio(blocks: Sequence[Throughput], *, level: float = LEVEL) -> Ratio:
     """The geometric mean of the blocks' throughput ratios; each block is one measurement."""
-    if not blocks:
+    return _ratio_of_blocks([block.candidate / block.baseline for block in blocks], level)
+
+
+def total_ratio(blocks: Sequence[Sequence[Pair]], *, level: float = LEVEL) -> Ratio:
+    """All that the baseline took over all that the candidate took, block by block.
+
+    Where a few pairs lose much and many gain a little, `mean_ratio` is above 1 and this below: it
+    is what a server with all slots busy writes more or less."""
+    filled = [block for block in blocks if block]
+    sums = [[sum(getattr(pair, arm) for pair in block) for block in filled] for arm in _ARMS]
+    ratio = _ratio_of_blocks([one / other for one, other in zip(*sums, strict=True)], level)
+    return replace(ratio, num_pairs=sum(map(len, filled)))
+
+
+def _ratio_of_blocks(ratios: Sequence[float], level: float) -> Ratio:
+    if not ratios:
         raise ValueError("no blocks")
-    each = np.arange(len(blocks))
-    logs = np.log([block.candidate / block.baseline for block in blocks])
-    clusters = Clusters(each, each)
-    error = error_of_mean(logs, clusters) if len(blocks) >= MIN_BLOCKS else None
+    each = np.arange(len(ratios))
+    logs, clusters = np.log(ratios), Clusters(each, each)
+    error = error_of_mean(logs, clusters) if len(ratios) >= MIN_BLOCKS else None
     return _make_ratio(float(logs.mean()), error, clusters, level)
 
 

@@ -136,7 +136,7 @@ def with_visits(ratio: Ratio | None, of_visits: float) -> Ratio | None:
 def evidence_of_visits(evidence: Evidence, of_visits: float) -> Evidence:
     changed: dict[str, Any] = {
         name: with_visits(getattr(evidence, name), of_visits)
-        for name in ("e2e", "tpot", "ttft", "throughput")
+        for name in ("e2e", "tpot", "ttft", "throughput", "total")
     }
     changed["p99"] = None  # means of two times have another tail
     for name in ("by_category", "by_temperature"):
