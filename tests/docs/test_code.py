@@ -98,7 +98,17 @@ def test_the_admin_path(world: World) -> None:
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
 def test_what_jq_makes_of_a_watch(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     [words] = [each for each in other_programs() if each[0] == "jq"]
-    main(["watch", world.url("http://127.0.0.1:8000"), "--for", "2s", "--interval", "1s", "--json"])
+    main(
+        [
+            "watch",
+            world.url("http://127.0.0.1:8000"),
+            "--for",
+            "400ms",
+            "--interval",
+            "200ms",
+            "--json",
+        ]
+    )
     said = capsys.readouterr().out
     done = subprocess.run(words[:2], input=said, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["replicas"]

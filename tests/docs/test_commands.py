@@ -137,7 +137,7 @@ def watch(world: World, words: list[str], run: Run) -> None:
         WatchSettings.from_options(find_command("watch").parse(words[1:]))
         return
     page = ("--listen", "127.0.0.1:0") if "--ui" in words else ()
-    code, out, err = run([*words, "--for", "2s", "--interval", "1s", *page])
+    code, out, err = run([*words, "--for", "400ms", "--interval", "200ms", *page])
     assert code in (0, 3), err
     if "--json" in words:
         assert json.loads(out)["fleet"]

@@ -16,7 +16,7 @@ from outdraft.loadgen.load import LoadRun, Sink
 from outdraft.records import Record
 from outdraft.testing.fake_script import Script, ScriptedRequest
 
-BASELINE, CANDIDATE = Endpoint("http://baseline"), Endpoint("http://candidate")
+BASELINE, CANDIDATE = Endpoint("http://127.0.0.1:1"), Endpoint("http://127.0.0.1:2")
 
 
 class Simulated:
