@@ -305,7 +305,7 @@ class TestFailures:
         assert "baseline: 7 of 60 requests failed (11.7%): http 503 × 7; at most 5% may" in told
 
     def test_nobody_answers(self, compared: Compared) -> None:
-        with pytest.raises(OutdraftError, match=r"baseline at http://baseline: every request of "):
+        with pytest.raises(OutdraftError, match=rf"baseline at {BASELINE.url}: every request of "):
             compared(loads(ON, failing=range(9999)), max_requests=60)
 
     def test_an_arm_that_goes_silent_is_given_up(self, compared: Compared) -> None:
