@@ -11,7 +11,8 @@ from outdraft.observe.reading import Growth
 from outdraft.watch.benefit.canary import canary_by_part
 from outdraft.watch.benefit.choose import choose, every_benefit
 from outdraft.watch.benefit.control import control_by_load
-from outdraft.watch.benefit.costs import Costs, benefit_at_k
+from outdraft.watch.benefit.costs import Costs
+from outdraft.watch.benefit.predicted import benefit_at_k
 from outdraft.watch.findings import FLEET, Benefit, Source
 from outdraft.watch.history import History
 
