@@ -41,7 +41,8 @@ class Canary:
         self._num_seen = 0  # steps
         self._decoding_s = 0.0  # in steps that wrote something, slices included
         self._slices_s = 0.0
-        self._dear_s, self._dear_tokens = 0.0, 0  # of slices, and of the steps right after them
+        self._slices_tokens = 0
+        self._after_s = 0.0  # that steps right after slices took longer than others
         self._is_after = False  # the next step is such a one
         self._other_s, self._other_tokens = 0.0, 0  # of steps outside of slices, without prompts
         self._step_s = 0.0  # of a step outside of slices, on average lately
@@ -80,7 +81,7 @@ class Canary:
         if self._owner is not None:
             self._go_on(stats, updates)
         elif is_after and stats.is_decoding:
-            self._count_dear(stats)
+            self._after_s += stats.seconds - self._step_s
         elif stats.is_decoding and (stats.max_k or any(stats.stopped)) and updates:
             self._step_s += (stats.seconds - self._step_s) * (_LATELY if self._step_s else 1.0)
             self._other_s += stats.seconds
@@ -100,15 +101,11 @@ class Canary:
             self._owner, self._num_left, self._left_s = going_on[0], self._num_steps, _LONGEST_S
             self._band = "" if stats.is_stopped else self._drawn_band(stats, second)
 
-    def _count_dear(self, stats: StepStats) -> None:
-        self._dear_s += stats.seconds
-        self._dear_tokens += stats.num_decoded
-
     @property
     def _lost_s(self) -> float:
         """Seconds that slices took longer than other steps would have for the same tokens."""
         pace = self._other_s / (self._other_tokens or 1)
-        return max(0.0, self._dear_s - self._dear_tokens * pace)
+        return max(0.0, self._slices_s + self._after_s - self._slices_tokens * pace)
 
     def _drawn_band(self, stats: StepStats, draw: float) -> str:
         """Every band has the same chance in every step that it is in, whichever others are: else
@@ -124,7 +121,7 @@ class Canary:
         """The slice ends after its steps, with its request, and when a prompt comes, whose time
         would say nothing."""
         self._slices_s += stats.seconds
-        self._count_dear(stats)
+        self._slices_tokens += stats.num_decoded
         self._num_left -= 1
         self._left_s -= stats.seconds
         own = [each.finish_reason for each in updates if each.request_id == self._owner]
