@@ -1,16 +1,15 @@
 """Is the net benefit that a watch finds the one that `compare` measures in the same minutes?
 
-    python benchmarks/watch_benefit.py [--baseline tune-out] [--trials 1,2,5] [--cost 20]
+    python benchmarks/watch_benefit.py [--baseline tune-out] [--trials 1,2,5]
 
 Three servers with the real model: without speculation, with the shipped head and with n-grams, the
 last two with `--canary-share 0.02`. In every trial the traffic makes speculation pay more or less:
 prompts, temperature, requests at a time. `compare` sends requests to the plain and the speculating
 server in alternating blocks, to the end, while both are looked at every second. From the looks
-follow (a) the plain server as the control, (b) the canary, (c) tune's costs with live acceptance.
+follow (a) the plain server as the control, (b) the canary, (c) tune's costs with live acceptance,
+(s) the same with the costs that the server measured at its start.
 "agrees": the two intervals overlap. The last column is compare's records again, as seconds over all
 tokens instead of a mean of the requests' ratios: this is what the sources estimate.
-
---cost N: then N texts with and without the canary, in turn, in one process.
 """
 
 from __future__ import annotations
@@ -18,31 +17,26 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import statistics
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.request import urlopen
 
-import torch
-
-from arms import machine_line, ratio, ratio_text
+from arms import machine_line
 from disconnects import Server
-from outdraft import SamplingParams, Speculation, load_engine
-from outdraft.engine.draft_lengths import EVERYBODY
 from outdraft.loadgen.endpoint import Endpoint
 from outdraft.measure.compare import BASELINE, CANDIDATE, compare
 from outdraft.measure.comparison import Comparison, ComparisonSettings
+from outdraft.observe.counters import read_step_seconds
 from outdraft.observe.reading import Growth, Reading, growth, reading_of
-from outdraft.server.canary import Canary
 from outdraft.tune.results import results_from_json
 from outdraft.watch.benefit.canary import canary_benefit
 from outdraft.watch.benefit.control import control_benefit
-from outdraft.watch.benefit.costs import Costs, costs_benefit
+from outdraft.watch.benefit.costs import Costs
+from outdraft.watch.benefit.predicted import costs_benefit
 from outdraft.watch.findings import Benefit
 from outdraft.workload.sets import choose_prompts
 
@@ -141,11 +135,12 @@ def run_trial(
     assert evidence is not None
     tpot = evidence.tpot
     assert tpot is not None
-    fleet = {own: rows[own]}
+    fleet, at_start = {own: rows[own]}, costs_at_start(own)
     found = {
         "a": control_benefit(fleet, {plain: rows[plain]}),
         "b": canary_benefit(fleet),
         "c": None if costs is None else costs_benefit(costs, fleet),
+        "s": None if at_start is None else costs_benefit(at_start, fleet),
     }
     return {
         "trial": trial.name,
@@ -184,67 +179,16 @@ def text_of(values: object) -> str:
     return f"{estimate:.2f} [{low:.2f}, {high:.2f}]" if low is not None else f"{estimate:.2f}"
 
 
+def costs_at_start(url: str) -> Costs | None:
+    with urlopen(f"{url}/metrics", timeout=10) as page:
+        return Costs.from_steps(read_step_seconds(reading_of(page.read().decode(), 0.0).page))
+
+
 def read_costs(folder: str | None, server: str) -> Costs | None:
     if folder is None:
         return None
     results = results_from_json(json.loads((Path(folder) / "results.json").read_text()))
     return Costs.from_results(results, PROPOSERS[server])
-
-
-# ------------------------------------------------------------------ what the canary costs
-
-
-def canary_cost(rounds: int, tokens: int) -> None:
-    """In one process, because two equal ones differ by more than the canary costs; in CPU seconds
-    of one thread, because others on the machine do not change these."""
-    torch.set_num_threads(1)
-    head = Speculation("eagle", k=5, draft="smollm2-135m-eagle", quantization="int8")
-    engine = load_engine(speculation=head)
-    canaries = {"with": Canary(0.02), "without": Canary(0.0)}
-    kinds: dict[str, list[float]] = {}  # of steps, over both → CPU seconds
-    counts: dict[str, Counter[str]] = {name: Counter() for name in canaries}
-    params = SamplingParams(max_tokens=tokens, ignore_eos=True)
-
-    def speed(name: str, number: int) -> float:
-        """The same text each time, of a round: tokens per CPU second."""
-        engine.forget()
-        canary = canaries[name]
-        asked = [{"role": "user", "content": f"{number}: write a few lines about the sea."}]
-        engine.add_request(engine.tokenizer.apply_chat(asked), params, request_id=f"r{number}")
-        spent, was_in_slice = 0.0, False
-        while engine.has_work:
-            in_slice = canary.in_slice
-            started = time.thread_time()
-            step = engine.step(inverted=EVERYBODY if in_slice else None)
-            seconds = time.thread_time() - started
-            spent += seconds
-            if step.stats is not None:
-                canary.observe(replace(step.stats, seconds=seconds), step.updates)
-                kind = "in a slice" if in_slice else "after one" if was_in_slice else "drafting"
-                kind = kind if step.stats.is_decoding else "prompt"
-                kinds.setdefault(kind, []).append(seconds)
-                counts[name][kind] += 1
-            was_in_slice = in_slice
-        return tokens / spent
-
-    speeds: dict[str, list[float]] = {name: [] for name in canaries}
-    for number in range(rounds):
-        order = list(canaries) if number % 2 else list(reversed(canaries))
-        for name in order:
-            speeds[name].append(speed(name, number))
-    found = ratio(speeds["with"], speeds["without"])
-    print(f"tokens per CPU second with the canary / without: {ratio_text(found, 3)}, n={rounds}")
-    # The texts are the same, so the steps are: what they take is better known by kind.
-    medians = {kind: statistics.median(each) for kind, each in kinds.items()}
-    spent = {
-        name: sum(count * medians[kind] for kind, count in own.items())
-        for name, own in counts.items()
-    }
-    words = ", ".join(f"{kind} {1e3 * each:.1f} ms" for kind, each in medians.items())
-    print(f"  by the median step of each kind: {spent['without'] / spent['with']:.4f} ({words})")
-    steps = {name: dict(own) for name, own in counts.items()}
-    share = counts["with"]["in a slice"] * medians["in a slice"] / spent["with"]
-    print(f"  share of time in slices {share:.4f}; steps {steps}", flush=True)
 
 
 def main() -> None:
@@ -253,8 +197,6 @@ def main() -> None:
     parser.add_argument("--trials", default=",".join(str(n + 1) for n in range(len(TRIALS))))
     parser.add_argument("--scale", type=float, default=1.0, help="of the number of blocks")
     parser.add_argument("--limit-s", type=float, default=1e9, help="no trial begins after this")
-    parser.add_argument("--cost", type=int, default=0)
-    parser.add_argument("--cost-tokens", type=int, default=192)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", help="JSON lines, one for each trial")
     args = parser.parse_args()
@@ -267,7 +209,9 @@ def main() -> None:
     try:
         urls = {name: each.address.url for name, each in servers.items()}
         print(
-            f"{'':36} {'compare':18} {'(a) control':22}  {'(b) canary':22}  (c) costs", flush=True
+            f"{'':36} {'compare':18} {'(a) control':22}  {'(b) canary':22}  "
+            f"{'(c) costs':22}  (s) at the start",
+            flush=True,
         )
         for number, trial in enumerate(chosen):
             if time.monotonic() - started > args.limit_s:
@@ -283,8 +227,6 @@ def main() -> None:
     finally:
         for each in servers.values():
             each.end()
-    if args.cost:
-        canary_cost(args.cost, args.cost_tokens)
 
 
 if __name__ == "__main__":

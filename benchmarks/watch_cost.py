@@ -2,6 +2,7 @@
 day of looks.
 
     python benchmarks/watch_cost.py [--engines 1] [--replicas 50] [--plain 10] [--day-replicas 10]
+    python benchmarks/watch_cost.py --engines 1 --replicas 0 --day-replicas 50   # the day alone
 
 Pages are those of vLLM 0.32.0 (`tests/observe/vllm_0_32.txt`), 434 samples of 634 lines for each of
 `--engines` engines, with counters that grow; another process serves them. The watch is a process of
@@ -278,9 +279,21 @@ def main() -> None:
     print(f"a page: {page.num_lines} lines, {len(page.at(10)) / 1000:.0f} kB")
     result: dict[str, object] = {"lines": page.num_lines, **parts_of_a_reading(page)}
     if args.day_replicas:
-        memory = dict(day(args))
+        memory = {}
+        for hour, mib in day(args):
+            memory[hour] = mib
+            print(f"hour {hour:g}: {mib:.1f} MiB", flush=True)
         result["mib_by_hour"] = {f"{hour:g}": round(mib, 1) for hour, mib in memory.items()}
         result["kib_per_replica"] = round(1024 * max(memory.values()) / args.day_replicas)
+    if args.replicas:
+        result |= measured_cost(args)
+    for name, value in result.items():
+        print(f"{name:28} {value:.3g}" if isinstance(value, float) else f"{name:28} {value}")
+    print(json.dumps(result))
+
+
+def measured_cost(args: argparse.Namespace) -> dict[str, object]:
+    """Of a watch whose replicas another process serves."""
     words = [sys.executable, __file__, "--serve", "--engines", str(args.engines), "--plain",
              str(args.plain)]  # fmt: skip
     with subprocess.Popen(
@@ -288,11 +301,9 @@ def main() -> None:
     ) as served:
         assert served.stdout is not None
         url = f"http://127.0.0.1:{served.stdout.readline().strip()}"
-        result |= watch_cost(args, url)
+        found = watch_cost(args, url)
         served.communicate()
-    for name, value in result.items():
-        print(f"{name:28} {value:.3g}" if isinstance(value, float) else f"{name:28} {value}")
-    print(json.dumps(result))
+    return found
 
 
 if __name__ == "__main__":

@@ -233,6 +233,15 @@ def test_llamacpp() -> None:
     assert not reading.speculates
 
 
+@pytest.mark.parametrize(("num_drafts", "speculates"), [(0, False), (3, True)])
+def test_a_plain_llamacpp_has_counters_of_drafts_too(num_drafts: int, speculates: bool) -> None:
+    counts = {"draft_tokens": 4 * num_drafts, "accepted_tokens": num_drafts, "drafts": num_drafts}
+    counters = "".join(
+        f"llamacpp:spec_decode_num_{name}_total {number}\n" for name, number in counts.items()
+    )
+    assert reading_of(LLAMACPP + counters, 0.0).speculates == speculates
+
+
 @pytest.mark.parametrize("text", [VLLM, OURS, SGLANG, LLAMACPP, "", "<html></html>"])
 def test_a_recorded_reading_reads_the_same(text: str) -> None:
     reading = reading_of(text, 12.5, version="1.0")

@@ -46,6 +46,21 @@ def test_a_wide_terminal_has_more() -> None:
     assert title not in snapshot_text(sample_snapshot(), 80).plain
 
 
+def test_an_engine_without_histograms_has_a_mean() -> None:
+    first, *others = REPLICAS
+    assert first.window is not None
+    llamacpp = replace(first, window=replace(first.window, times={}))
+    snapshot = replace(sample_snapshot(), replicas=(llamacpp, *others))
+    assert "mean 10.8" in snapshot_text(snapshot, 200).plain
+
+
+def test_what_is_missing_is_said() -> None:
+    now = sample_snapshot()
+    unknown = replace(now, fleet=replace(now.fleet, advice=None, benefit=None))
+    text = " ".join(snapshot_text(unknown, 80).plain.split())
+    assert "not clear yet A net benefit needs plain replicas among the watched ones" in text
+
+
 def test_a_high_terminal_has_more() -> None:
     high, low = (snapshot_text(sample_snapshot(), 120, height).plain for height in (40, 24))
     for words in (

@@ -86,3 +86,22 @@ def test_what_was_before_does_not_hide_a_fall() -> None:
     assert found is not None
     assert found.estimate == pytest.approx(1.0, abs=0.1)
     assert found.start >= now - 700
+
+
+@pytest.mark.parametrize("turns_on", [False, True])
+def test_only_the_time_counts_in_which_a_replica_was_what_it_is_now(turns_on: bool) -> None:
+    """Four minutes ago one was started again without speculation, or with it."""
+    changed = PlantedServer(1, speculates=not turns_on, speedup=2.0)
+    other = PlantedServer(2, speculates=turns_on is False, speedup=2.0)
+    servers = {"a": (other, "m"), "b": (changed, "m")}
+    histories, now = Histories(5.0), BEGIN
+    for look in range(120):
+        if look == 72:
+            changed.speculates = turns_on
+            changed.restart(now)
+        now += 5.0
+        histories.update(read(servers, now), now)
+    found = weigh(dict(histories.items()), 600.0, now, None)["b" if turns_on else "a"].benefit
+    assert found is not None
+    assert found.source is Source.CONTROL
+    assert found.estimate == pytest.approx(2.0, rel=0.05)

@@ -7,6 +7,7 @@ import pytest
 from outdraft.watch.findings import Action, Source
 from outdraft.watch.snapshot import ReplicaState, ReplicaView
 from outdraft.watch.words import (
+    advice_texts,
     advice_words,
     ago,
     benefit_words,
@@ -15,7 +16,7 @@ from outdraft.watch.words import (
     lost_words,
     one_line,
 )
-from tests.watch.sample_snapshot import ALARM, GAIN, KEEP, OFF, benefit, sample_snapshot
+from tests.watch.sample_snapshot import ALARM, GAIN, GAINS, KEEP, OFF, benefit, sample_snapshot
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,22 @@ def test_what_is_said_of_a_replica() -> None:
     assert [is_calm(each) for each in (up, replace(up, advice=KEEP))] == [True, True]
     assert not is_calm(replace(up, advice=OFF))
     assert not is_calm(replace(up, alarms=(ALARM,)))
+
+
+def test_why_nothing_is_advised() -> None:
+    busy = ReplicaView("a", ReplicaState.UP, speculates=True, window=GAINS)
+    idle = replace(busy, window=replace(GAINS, num_tokens=0.0))
+    assert advice_words(idle) == "no traffic"
+    assert advice_words(replace(idle, advice=KEEP)) == "KEEP"
+    early, unclear = benefit(1.2, None, None), benefit(1.1, 0.9, 1.3)
+    for view, headline in (
+        (idle, "No traffic"),
+        (busy, "Nothing to compare with"),
+        (replace(busy, benefit=early), "Too early to say"),
+        (replace(busy, benefit=unclear), "Not clear yet"),
+        (replace(busy, benefit=unclear, advice=OFF), "Turn speculation off"),
+    ):
+        assert advice_texts(view)["headline"] == headline
 
 
 def test_a_text_from_outside_stays_in_its_line_and_has_no_escape_sequences() -> None:

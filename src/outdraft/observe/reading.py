@@ -219,7 +219,7 @@ def _one_token_texts(page: Page) -> dict[str, float]:
 
 def _acceptance(page: Page) -> Acceptance | None:
     found = read_acceptance(page)
-    if found is None:
+    if found is None or _is_plain_llamacpp(page, found):
         return None
     return replace(
         found,
@@ -227,6 +227,11 @@ def _acceptance(page: Page) -> Acceptance | None:
         accepted_per_position=found.accepted_per_position[:_MAX_POSITIONS],
         drafted_per_position=found.drafted_per_position[:_MAX_POSITIONS],
     )
+
+
+def _is_plain_llamacpp(page: Page, found: Acceptance) -> bool:
+    """It has these counters without speculation, too: until it drafted something, it is plain."""
+    return not found.num_draft_tokens and engine_of(page) == "llamacpp"
 
 
 def _shares(page: Page) -> dict[str, Histogram]:

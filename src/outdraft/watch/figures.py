@@ -13,6 +13,7 @@ from outdraft.watch.words import TIMES, is_calm, name_of_view
 
 _MOST_ROWS = 8  # replicas beside all of them together
 _MOST_POSITIONS = 12
+_SHORT_NAME = 24  # letters of a name that is not broken, however narrow the screen
 
 
 class _Row(NamedTuple):
@@ -29,6 +30,11 @@ def figure_tables(snapshot: Snapshot) -> Markup:
         panels(_times(rows), _load(rows), style="--panel:100%"),
         panels(*narrow, style="--panel:420px") if narrow else None,
     ])  # fmt: skip
+
+
+def _named(rows: Sequence[_Row]) -> dict[int, str]:
+    """The kind of the first column."""
+    return {0: "name short"} if all(len(row.name) <= _SHORT_NAME for row in rows) else {}
 
 
 def _rows(snapshot: Snapshot) -> Iterator[_Row]:
@@ -49,7 +55,7 @@ def _times(rows: Sequence[_Row]) -> Markup:
         "Milliseconds, from the servers' histograms: to the first token, per token of a request "
         "after its first one, and of whole requests."
     )
-    return figure("Times", note, table(head, body, "table of times"))
+    return figure("Times", note, table(head, body, "table of times", _named(rows)))
 
 
 def _points(quantiles: Quantiles | None) -> tuple[str, ...]:
@@ -71,7 +77,8 @@ def _acceptance(rows: Sequence[_Row]) -> Iterator[Markup]:
         ]
         note = "Drafts whose first, second, … token was accepted, of all drafts."
         yield figure(
-            "Acceptance by position", note, table(head, cells, "acceptance by position")
+            "Acceptance by position", note,
+            table(head, cells, "acceptance by position", _named(rows)),
         )  # fmt: skip
     bands = rows[0].window.bands
     if bands:
@@ -108,4 +115,4 @@ def _count(value: float | None) -> str:
 def _load(rows: Sequence[_Row]) -> Markup:
     cells = [(row.name, *(cell(row.window) for cell in _LOAD.values())) for row in rows]
     return figure("Load", "Means; preemptions are counted.",
-                  table(("replica", *_LOAD), cells, "table of load"))  # fmt: skip
+                  table(("replica", *_LOAD), cells, "table of load", _named(rows)))  # fmt: skip

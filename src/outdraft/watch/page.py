@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from importlib.resources import files as resources
 
@@ -17,6 +16,7 @@ from outdraft.watch.findings import Action, Alarm, Benefit
 from outdraft.watch.snapshot import ReplicaState, ReplicaView, Snapshot
 from outdraft.watch.trail import Trail
 from outdraft.watch.words import (
+    advice_texts,
     advice_words,
     ago,
     alarm_title,
@@ -35,7 +35,6 @@ def _read(name: str) -> str:
     return resources("outdraft.watch").joinpath(name).read_text(encoding="utf-8")
 
 
-_TEXTS: dict[str, dict[str, str]] = tomllib.loads(_read("page.toml"))
 _FOOTER = (
     ". The same figures for machines: ",
     tag("a", "metrics", href="metrics"),
@@ -102,8 +101,7 @@ def _section(key: str, body: Markup) -> Markup:
 
 def _card(snapshot: Snapshot) -> Markup:
     fleet, advice = snapshot.fleet, snapshot.fleet.advice
-    unsure = "unknown" if fleet.benefit is None else "unclear"
-    texts = _TEXTS[unsure if advice is None else str(advice.action)]
+    texts = advice_texts(fleet)
     since = "" if advice is None else f" For {ago(snapshot.at - advice.since)}."
     reason = "Nothing is advised yet." if advice is None else f"{_sentence(advice.reason)}{since}"
     tiles = [
@@ -175,7 +173,7 @@ def _why(fleet: ReplicaView) -> Markup:
     points += [f"{times(part.estimate)} {_interval(part)} for {part.part}." for part in fleet.parts]
     if fleet.advice is not None and (lost := lost_words(fleet.advice)):
         points.append(lost)
-    points = points or ["No net benefit is known: nothing to compare with."]
+    points = points or [f"No net benefit is known: {advice_texts(fleet)['headline'].lower()}."]
     return tag("div", tag("h2", "Why"), tag("ul", [tag("li", each) for each in points]))
 
 
@@ -233,6 +231,9 @@ def _row(view: ReplicaView) -> tuple[Child, ...]:
                  class_=f"state {state}")  # fmt: skip
     tpot = None if window is None else window.times.get("tpot")
     points = (None, None) if tpot is None else (tpot.p50, tpot.p99)
+    typical: Child = UNKNOWN if points[0] is None else milliseconds(1000 * points[0])
+    if tpot is None and window is not None and window.seconds_per_token is not None:
+        typical = two_lines(milliseconds(1000 * window.seconds_per_token), "mean")
     figures: tuple[Child, ...] = (UNKNOWN,) * 5
     if window is not None:
         figures = (
@@ -245,7 +246,8 @@ def _row(view: ReplicaView) -> tuple[Child, ...]:
         two_lines(times(None if benefit is None else benefit.estimate),
                   None if benefit is None else _interval(benefit)),
         *figures[:2],
-        *(UNKNOWN if each is None else milliseconds(1000 * each) for each in points),
+        typical,
+        UNKNOWN if points[1] is None else milliseconds(1000 * points[1]),
         *figures[2:],
     )  # fmt: skip
 

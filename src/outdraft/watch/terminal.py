@@ -18,6 +18,7 @@ from outdraft.watch.findings import Action, Alarm, Notice
 from outdraft.watch.snapshot import ReplicaState, ReplicaView, Snapshot, WindowFigures
 from outdraft.watch.words import (
     TIMES,
+    advice_texts,
     advice_words,
     ago,
     alarm_title,
@@ -54,8 +55,12 @@ def _figure(view: ReplicaView, name: str) -> float | None:
 
 
 def _latency(view: ReplicaView) -> str:
+    """Of an engine without histograms, its mean."""
     tpot = None if view.window is None else view.window.times.get("tpot")
-    return UNKNOWN if tpot is None else _milliseconds(tpot.p50, tpot.p99)
+    if tpot is not None:
+        return _milliseconds(tpot.p50, tpot.p99)
+    mean = _figure(view, "seconds_per_token")
+    return UNKNOWN if mean is None else f"mean {_milliseconds(mean)}"
 
 
 def _milliseconds(*seconds: float | None) -> str:
@@ -163,6 +168,8 @@ def _add_advice(text: Text, snapshot: Snapshot, width: int) -> None:
     advice = snapshot.fleet.advice
     if advice is None:
         text.append(f"{advice_words(snapshot.fleet)}\n", style="bold")
+        if snapshot.fleet.window is not None:
+            _add_lines(text, advice_texts(snapshot.fleet)["next"].replace("`", ""), width, "dim")
         return
     style = "bold green" if advice.action is Action.KEEP else "bold yellow"
     since = f"for {ago(snapshot.at - advice.since)}"

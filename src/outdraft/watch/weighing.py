@@ -11,7 +11,8 @@ from outdraft.observe.reading import Growth
 from outdraft.watch.benefit.canary import canary_by_part
 from outdraft.watch.benefit.choose import choose, every_benefit
 from outdraft.watch.benefit.control import control_by_load
-from outdraft.watch.benefit.costs import Costs, benefit_at_k
+from outdraft.watch.benefit.costs import Costs
+from outdraft.watch.benefit.predicted import benefit_at_k
 from outdraft.watch.findings import FLEET, Benefit, Source
 from outdraft.watch.history import History
 
@@ -116,7 +117,8 @@ def _of_stretch(
     since: float,
     costs: Costs | None,
 ) -> Worth:
-    own, others = _stretches(speculating, since), _stretches(plain, since)
+    own = _stretches(speculating, since, speculates=True)
+    others = _stretches(plain, since, speculates=False)
     benefit = choose(every_benefit(own, others, costs))
     by_part: Mapping[Source, Callable[[], tuple[Benefit, ...]]] = {
         Source.CONTROL: lambda: control_by_load(own, others),
@@ -127,18 +129,20 @@ def _of_stretch(
     return Worth(benefit, parts, {} if costs is None else benefit_at_k(costs, own))
 
 
-def _stretches(histories: Mapping[str, History], since: float) -> Fleet:
+def _stretches(histories: Mapping[str, History], since: float, *, speculates: bool) -> Fleet:
     """Minutes where there are enough of them, else every look: finer ones cost more and say no
-    more."""
+    more. Only of the time in which a replica was what it is now: one that was started again without
+    speculation is no control with its past."""
     found: dict[str, list[Growth]] = {}
     for name, history in histories.items():
-        rows = _within(history.minutes, since)
+        rows = _within(history.minutes, since, speculates)
         if len(rows) < _MANY_MINUTES:
-            rows = _within(history.fine, since) or rows
+            rows = _within(history.fine, since, speculates) or rows
         if rows:
             found[name] = rows
     return found
 
 
-def _within(kept: Iterable[Growth], since: float) -> list[Growth]:
-    return [each for each in kept if (each.start + each.end) / 2 >= since]
+def _within(kept: Iterable[Growth], since: float, speculates: bool) -> list[Growth]:
+    newer = (each for each in kept if (each.start + each.end) / 2 >= since)
+    return [each for each in newer if (each.acceptance is not None) == speculates]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files as resources
 
 from outdraft.report.numbers import duration
 from outdraft.watch.alarms.words import KINDS
@@ -10,6 +13,9 @@ from outdraft.watch.findings import FLEET, Action, Advice, Benefit
 from outdraft.watch.snapshot import ReplicaState, ReplicaView, Snapshot
 
 TIMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "e2e"}
+_TEXTS: Mapping[str, Mapping[str, str]] = tomllib.loads(
+    resources("outdraft.watch").joinpath("advice.toml").read_text("utf-8")
+)
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -77,7 +83,22 @@ def advice_words(view: ReplicaView) -> str:
         return "no answer"
     if view.state is not ReplicaState.UP:
         return str(view.state)
-    return "plain" if view.speculates is False else "not clear yet"
+    if view.speculates is False:
+        return "plain"
+    return "no traffic" if is_idle(view) else "not clear yet"
+
+
+def is_idle(view: ReplicaView) -> bool:
+    return view.window is not None and not view.window.num_tokens
+
+
+def advice_texts(view: ReplicaView) -> Mapping[str, str]:
+    """`headline` and `next`, of what is advised or of why nothing is; `class` and `sign`."""
+    if view.advice is not None:
+        return _TEXTS[str(view.advice.action)]
+    if view.benefit is None:
+        return _TEXTS["idle" if is_idle(view) else "unknown"]
+    return _TEXTS["early" if view.benefit.low is None else "unclear"]
 
 
 def is_calm(view: ReplicaView) -> bool:

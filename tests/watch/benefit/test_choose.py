@@ -5,7 +5,7 @@ from dataclasses import replace
 from outdraft.watch.benefit.choose import choose, every_benefit
 from outdraft.watch.findings import Benefit, Source
 from tests.watch.benefit.planted import World, constant
-from tests.watch.benefit.test_costs import costs
+from tests.watch.benefit.test_predicted import costs
 
 SURE = Benefit(Source.CONTROL, 1.2, 1.1, 1.3, 0.0, 1.0, "")
 CANARY, COSTS = replace(SURE, source=Source.CANARY), replace(SURE, source=Source.COSTS)

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from outdraft.observe.reading import Growth
 from outdraft.watch.benefit.canary import canary_benefit
 from outdraft.watch.benefit.control import control_benefit
-from outdraft.watch.benefit.costs import Costs, costs_benefit
+from outdraft.watch.benefit.costs import Costs
+from outdraft.watch.benefit.predicted import costs_benefit
 from outdraft.watch.findings import Benefit
 
 Fleet = Mapping[str, Sequence[Growth]]

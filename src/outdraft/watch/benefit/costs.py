@@ -1,43 +1,30 @@
-"""The costs that `tune` measured, and the acceptance and the load of now. Pure.
+"""What rounds cost, as `tune` measured it, or our server at its start. Pure.
 
 At each load, tune's speedup and acceptance say what a round costs in plain steps, and so do other
-draft lengths of the same proposer. Between loads and lengths that is interpolated. Live counters
-say how many tokens a round gives now; the speedup is tokens over cost (`goodput`).
+draft lengths of the same proposer. Between loads and lengths that is interpolated.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from outdraft.acceptance import Acceptance
-from outdraft.goodput import RoundProfile, round_cost_from_speedup, speedup
-from outdraft.observe.reading import Growth
+from outdraft.goodput import round_cost_from_speedup
 from outdraft.step_costs import DraftingCosts, StepCosts, interpolate, verification_costs
 from outdraft.tune.arm import proposer_name
 from outdraft.tune.results import ArmResult, Results
-from outdraft.watch.benefit.jackknife import (
-    FEWEST_UNITS,
-    MOST_UNITS,
-    Floats,
-    bounds,
-    equal_parts,
-    variance_left_out,
-)
-from outdraft.watch.findings import Benefit, Source
-from outdraft.workload.running import running_band
 
 _TUNED = (
     "rounds are taken to cost what they did when `outdraft tune` measured them, on this machine "
     "and with contexts as long as then"
 )
 _MEASURED_AT_START = (
-    "steps are taken to cost what the server measured when it started, and drafting nothing"
+    "plain steps are taken to cost what the server measured when it started, or more by as much as "
+    "steps with drafts do now: the interval holds both"
 )
 _WITHOUT_INTERVAL = 0.1  # standard error of a speedup that tune measured without an interval
-_NORMAL, _MANY = 1.959964, 1000  # tune's interval, taken as that of a normal distribution
+_NORMAL = 1.959964  # tune's interval, taken as that of a normal distribution
 _BEYOND = 2.0  # times the highest load that was measured: no further, and as far below the lowest
 
 
@@ -63,6 +50,7 @@ class LoadCosts:
 class Costs:
     loads: tuple[LoadCosts, ...]
     assumes: str = _TUNED
+    timed: StepCosts | None = None  # by the server at its start, with which live steps are compared
 
     @classmethod
     def from_results(cls, results: Results, proposer: str = "") -> "Costs | None":
@@ -99,8 +87,7 @@ class Costs:
 
     @classmethod
     def from_steps(cls, step_seconds: Mapping[int, float]) -> "Costs | None":
-        """From the table that our server measures at its start. Drafting is left out: it costs
-        next to nothing for n-grams and suffixes, and too little is said for other methods."""
+        """From the table that our server measures at its start, which knows no drafting."""
         if len(step_seconds) < 2:
             return None
         table = StepCosts(step_seconds)
@@ -109,7 +96,7 @@ class Costs:
             if running == 1 or 2 * running <= max(step_seconds):
                 plain = table.seconds(running)
                 loads.append(LoadCosts(float(running), {}, _WITHOUT_INTERVAL, 1.0, table, plain))
-        return cls(tuple(loads), _MEASURED_AT_START)
+        return cls(tuple(loads), _MEASURED_AT_START, table)
 
     def nearest(self, running: float) -> LoadCosts:
         return min(self.loads, key=lambda each: abs(math.log(each.running / running)))
@@ -126,187 +113,6 @@ class Costs:
         errors = [each.error for each in self.loads]
         error = interpolate(zip(points, errors, strict=True), running)
         return cost, max(error, min(errors))
-
-
-def costs_benefit(
-    costs: Costs, fleet: Mapping[str, Sequence[Growth]], k: int | None = None
-) -> Benefit | None:
-    """None where acceptance or load are not known, or the load is far from what was measured.
-    With `k`: what drafts of at most so many tokens would give."""
-    seen = _Seen.of(fleet)
-    return None if seen is None else _benefit(costs, seen, k)
-
-
-def benefit_at_k(costs: Costs, fleet: Mapping[str, Sequence[Growth]]) -> dict[int, Benefit]:
-    """What every draft length up to the present one would give, as far as it can be said."""
-    seen = _Seen.of(fleet)
-    if seen is None:
-        return {}
-    counts = Acceptance.total(each.acceptance for row in fleet.values() for each in row)
-    found = {k: _benefit(costs, seen, k) for k in range(1, _longest_draft(counts) + 1)}
-    return {k: each for k, each in found.items() if each is not None}
-
-
-@dataclass(frozen=True, slots=True)
-class _Sums:
-    """Of stretches of time with about the same load."""
-
-    busy_s: float = 0.0  # of texts
-    seconds: float = 0.0
-    tokens: float = 0.0
-    texts: float = 0.0
-    counts: Acceptance = field(default_factory=Acceptance)
-
-    @classmethod
-    def of(cls, growth: Growth) -> "_Sums":
-        counters, counts = growth.counters, growth.acceptance or Acceptance()
-        busy_s, texts = growth.gauge_seconds["running_requests"], counters.get("num_requests", 0.0)
-        return cls(busy_s, growth.seconds, counters["num_tokens"], texts, counts)
-
-    def __add__(self, other: "_Sums") -> "_Sums":
-        return _Sums(
-            self.busy_s + other.busy_s,
-            self.seconds + other.seconds,
-            self.tokens + other.tokens,
-            self.texts + other.texts,
-            Acceptance.total((self.counts, other.counts)),
-        )
-
-
-_Bands = Mapping[str, _Sums]  # by load
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    whole: _Bands
-    left_out: tuple[_Bands, ...]  # all but one unit each
-    start: float
-    end: float
-
-    @classmethod
-    def of(cls, fleet: Mapping[str, Sequence[Growth]]) -> "_Seen | None":
-        rows = [
-            each
-            for row in fleet.values()
-            for each in row
-            if each.acceptance is not None
-            and each.gauge("running_requests") is not None
-            and each.counters.get("num_tokens", 0.0) > 0
-        ]
-        if not rows:
-            return None
-        rows.sort(key=lambda each: each.start)
-        parts = equal_parts(
-            [each.counters["num_tokens"] for each in rows], min(MOST_UNITS, len(rows))
-        )
-        units: dict[int, dict[str, _Sums]] = {}
-        for each, part in zip(rows, parts, strict=True):
-            unit = units.setdefault(part, {})
-            band = running_band(max(each.gauge("running_requests") or 0.0, 1.0))
-            unit[band] = unit.get(band, _Sums()) + _Sums.of(each)
-        # Those before a unit and those after it: every sum is made once.
-        nothing: _Bands = {}
-        before = list(accumulate(units.values(), _together, initial=nothing))
-        after = list(accumulate(reversed(units.values()), _together, initial=nothing))
-        left_out = tuple(map(_together, before, after[-2::-1]))
-        start, end = rows[0].start, max(each.end for each in rows)
-        return cls(before[-1], left_out, start, end)
-
-
-def _together(one: _Bands, other: _Bands) -> _Bands:
-    shared = {band: one[band] + sums for band, sums in other.items() if band in one}
-    return {**one, **other, **shared}
-
-
-def _benefit(costs: Costs, seen: _Seen, k: int | None) -> Benefit | None:
-    whole = _speedup(costs, seen.whole, k)
-    if whole is None:
-        return None
-    low = high = None
-    if len(seen.left_out) >= FEWEST_UNITS:
-        found = (_speedup(costs, each, k) for each in seen.left_out)
-        logs = [math.log(each.value) for each in found if each is not None]
-        if len(logs) == len(seen.left_out):
-            values: Floats = np.array(logs)
-            in_time = variance_left_out(values), len(logs) - 1
-            low, high = bounds(math.log(whole.value), in_time, (whole.error**2, _MANY))
-    return Benefit(
-        Source.COSTS, whole.value, low, high, seen.start, seen.end, costs.assumes, whole.running
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class _Speedup:
-    value: float
-    error: float  # of its logarithm, from the costs
-    running: float
-
-
-def _speedup(costs: Costs, bands: _Bands, k: int | None) -> _Speedup | None:
-    """Band by band of load, then on average over the time of texts."""
-    value = error = weight = running_sum = 0.0
-    for sums in bands.values():
-        running = max(sums.busy_s / sums.seconds, 1.0)
-        found = _in_band(costs, sums, running, k)
-        if found is None:
-            continue
-        value += sums.busy_s * found[0]
-        error += sums.busy_s * found[0] * found[1]
-        weight, running_sum = weight + sums.busy_s, running_sum + sums.busy_s * running
-    if not weight:
-        return None
-    return _Speedup(value / weight, error / value, running_sum / weight)
-
-
-def _in_band(
-    costs: Costs, sums: _Sums, running: float, k: int | None
-) -> tuple[float, float] | None:
-    """Speedup, and the standard error of its logarithm by the costs."""
-    counts, tokens, texts = sums.counts, round(sums.tokens), round(sums.texts)
-    steps: float = counts.num_steps(tokens, texts)
-    written = tokens - texts
-    if steps <= 0 or written <= 0:
-        return None
-    rounds, mean_k = float(min(counts.num_drafts, steps)), counts.mean_k or 0.0
-    if k is not None and rounds:
-        longest = _longest_draft(counts)
-        profile = RoundProfile.from_counts(counts, longest, tokens, texts) if longest else None
-        if profile is None:
-            return None
-        k = min(k, longest)  # drafts that are shorter already stay as they are
-        written, rounds = profile.num_tokens, profile.num_rounds_at(k)
-        steps, mean_k = profile.num_undrafted + rounds, _mean_draft_at(counts, k)
-    if not rounds or not mean_k:
-        return 1.0, 0.0  # nothing is proposed: plain steps
-    found = costs.round_at(running, mean_k)
-    if found is None:
-        return None
-    cost, error = found
-    share = rounds / steps
-    step_cost = 1 + share * (cost - 1)
-    drafted = costs.nearest(running).share_drafted
-    # What is uncertain is the cost of rounds: with fewer of them among the steps, less is.
-    error *= min(share / drafted * (1 + drafted * (cost - 1)) / step_cost, 2.0)
-    return speedup(written / steps, step_cost), error
-
-
-def _longest_draft(counts: Acceptance) -> int:
-    """Of the drafts that were counted: a server's counters keep the positions of longer ones that
-    it made before. 0 where nothing was drafted, or positions are not reported."""
-    drafted, accepted = counts.drafted_per_position, counts.accepted_per_position
-    longest = max((at for at, count in enumerate(drafted or accepted, 1) if count), default=0)
-    if drafted or counts.mean_k is None:
-        return longest
-    # A last position that was never accepted may have been drafted all the same.
-    return max(longest, min(math.ceil(counts.mean_k), len(accepted)))
-
-
-def _mean_draft_at(counts: Acceptance, k: int) -> float:
-    """Tokens of a draft that has at most k. Shortening cuts the long ones and leaves the others;
-    where positions are not reported, as much as it can be at most."""
-    if counts.drafted_per_position:
-        return sum(counts.drafted_per_position[:k]) / counts.num_drafts
-    return min(float(k), counts.mean_k or 0.0)
 
 
 def _round_cost(arm: ArmResult, share_drafted: float) -> tuple[float, float, float] | None:
