@@ -1,0 +1,79 @@
+"""Measured costs, corrected by what rounds really take while the engine runs."""
+
+from __future__ import annotations
+
+from math import exp, log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outdraft.step_costs import ProposerCosts, RoundCosts, StepCosts
+
+Floats = NDArray[np.float64]
+
+_MOST_TOKENS = 2048  # of a step for which costs are worked out ahead
+_LEVEL_SHARE, _KNOT_SHARE = 0.02, 0.05  # of an error that is learned from one round, in the end
+_LARGEST_ERROR = 0.3  # as a logarithm; what is slower was held up by something else
+_EVERY = 16  # rounds after which corrections are spread over all sizes
+
+
+class LiveCosts:
+    """A slowly moving factor for all steps, one for each size that was measured, one for each
+    draft. Rounds of the first moments move them faster."""
+
+    def __init__(self, costs: RoundCosts) -> None:
+        self.costs = costs
+        tokens = np.arange(1, _MOST_TOKENS + 1)
+        measured = StepCosts(costs.by_tokens)
+        self._base = np.array([measured.seconds(float(each)) for each in tokens])
+        self._logs, self._knots = np.log(tokens), np.log(list(measured.measured))
+        self._level, self._rounds = 0.0, 0
+        self._corrections = np.zeros(len(self._knots))
+        self._weights = np.zeros(len(self._knots))
+        self._factors = np.ones(_MOST_TOKENS)
+        self._drafting = dict.fromkeys(costs.proposers, (0.0, 0))  # correction, rounds
+
+    def verification(self, tokens: int, num_more: int, sequences: int, context: float) -> Floats:
+        """Seconds of steps of `tokens` to `tokens + num_more` tokens."""
+        at = slice(tokens - 1, tokens + num_more)
+        costs, more = self.costs, max(context - self.costs.context, 0.0)
+        fixed = costs.per_sequence * (sequences - 1) + costs.per_read * sequences * more
+        seconds = self._base[at] + fixed
+        if costs.per_row_read and more:
+            each = costs.per_row_read * more
+            seconds += each * np.arange(tokens, tokens + len(seconds))
+        seconds *= self._factors[at]
+        return seconds
+
+    def drafting(self, proposer: str) -> ProposerCosts:
+        correction, _ = self._drafting[proposer]
+        return self.costs.proposers[proposer].times(exp(correction))
+
+    def observe(self, tokens: int, expected: float, seconds: float) -> None:
+        """A step of so many tokens that was expected to take so long."""
+        error = _bounded(log(seconds / expected), self._rounds)
+        learned = error * max(_LEVEL_SHARE, 0.5 / (1 + self._rounds))
+        self._level += learned
+        self._rounds += 1
+        place = np.interp(log(tokens), self._knots, np.arange(len(self._knots)))
+        low = int(place)
+        for knot, near in ((low, 1 - (place - low)), (low + 1, place - low)):
+            if near > 0:
+                share = near * max(_KNOT_SHARE, 0.5 / (1 + self._weights[knot]))
+                self._corrections[knot] += share * (error - learned)
+                self._weights[knot] += near
+        if self._rounds < _EVERY or self._rounds % _EVERY == 0:
+            spread = np.interp(self._logs, self._knots, self._corrections)
+            self._factors = np.exp(self._level + spread)
+
+    def observe_drafting(self, proposer: str, expected: float, seconds: float) -> None:
+        correction, rounds = self._drafting[proposer]
+        error = _bounded(log(seconds / expected), rounds)
+        correction += error * max(_KNOT_SHARE, 0.5 / (1 + rounds))
+        self._drafting[proposer] = correction, rounds + 1
+
+
+def _bounded(error: float, rounds: int) -> float:
+    """The first rounds may be far from what was measured."""
+    limit = _LARGEST_ERROR if rounds > 4 else 4 * _LARGEST_ERROR
+    return min(max(error, -limit), limit)
