@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -122,7 +122,12 @@ class ProposerCosts:
         return shared + self.per_token * num_drafted + self.catch_up * num_behind
 
     def times(self, factor: float) -> ProposerCosts:
-        return ProposerCosts(*(getattr(self, each.name) * factor for each in fields(self)))
+        return ProposerCosts(
+            self.overhead * factor,
+            self.per_depth * factor,
+            self.per_token * factor,
+            self.catch_up * factor,
+        )
 
 
 @dataclass(frozen=True, slots=True)

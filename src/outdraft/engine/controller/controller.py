@@ -6,12 +6,12 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from outdraft.engine.controller.allocation import Allocation, Prices, allocate
 from outdraft.engine.controller.ledger import Ledger
 from outdraft.engine.controller.live_costs import LiveCosts
-from outdraft.engine.controller.posterior import FleetHazards, Frailties
+from outdraft.engine.controller.posterior import Bools, Floats, Ints, Posterior
+from outdraft.engine.controller.probing import choose_probes
 from outdraft.engine.controller.roster import Roster
 from outdraft.engine.controller.words import (
     Candidate,
@@ -21,29 +21,30 @@ from outdraft.engine.controller.words import (
     StepTimes,
     Why,
 )
-from outdraft.goodput import survival
-from outdraft.step_costs import RoundCosts
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from outdraft.step_costs import ProposerCosts, RoundCosts
 
 _DRAFT_HAZARD = 0.4  # of a draft's tokens, before anything was seen
 # Matches up to so many tokens, and the hazard of what follows them, before anything was seen.
 _MATCHES = ((2, 0.6), (4, 0.45), (8, 0.25), (10**9, 0.12))
+_LIKENESS = 0.3  # above it, a prompt comes again often: its matches are counted apart
 _DAMPED = 0.95  # what a sequence without drafts expects of them counts so much
 _MOST_WEIGHT = 4.0  # of a token of a sequence that is late
 
 
 @dataclass(slots=True)
-class _Round:
-    """What the last plan was made of."""
+class _Batch:
+    """What a plan is made of: one row for every candidate."""
 
-    slots: dict[int, int]  # by sequence
-    kinds: dict[int, str]  # of lookups, by sequence
-    verification: Floats  # seconds by draft tokens
+    candidates: Seq[Candidate]
+    slots: Ints
     tokens: int  # of the step, without drafts
-    num: int
-    probes: frozenset[int]
+    verification: Floats  # seconds by draft tokens
+    gains: Floats  # (n, positions)
+    proposers: list[str | None]
+    kinds: Ints
+    is_drafted: Bools  # by the draft; else looked up
+    prices: ProposerCosts
+    probes: frozenset[int] = frozenset()  # rows
 
 
 class Controller:
@@ -59,244 +60,213 @@ class Controller:
         self._draft = next(iter(costs.proposers), None)
         self._max_k, self._max_lookup = max_k, max_lookup
         self._roster, self._ledger = Roster(), Ledger()
-        self._fleet: dict[str, FleetHazards] = {}  # by kind
-        self._frailties: dict[str, Frailties] = {}  # by proposer
-        self._round: _Round | None = None
-        self._now = 0
-        self._price = 0.0
+        self._posterior = Posterior(max(max_k, max_lookup))
+        self._batch: _Batch | None = None
+        self._now, self._price = 0, 0.0
 
     def plan(self, candidates: Seq[Candidate], *, other_tokens: int = 0) -> list[DraftPlan]:
         """One plan per candidate, in order. `other_tokens`: of prompts, in the same step."""
         if not candidates:
             return []
         self._now += 1
-        num, roster = len(candidates), self._roster
-        slots = roster.slots(candidates)
-        rooms = np.array([each.room for each in candidates])
-        context = sum([each.context for each in candidates]) / num
-        searched = [at for at, each in enumerate(candidates) if each.lookups and each.room > 0]
-        width = self._max_lookup if searched else self._max_k
-        verification = self.costs.verification(num + other_tokens, num * width, num, context)
-        plain = float(verification[0])
-        pace = self._ledger.speedup * num / plain
-        if other_tokens:
-            pace *= plain / float(self.costs.verification(num, 0, num, context)[0])
-        gains = np.zeros((num, width))
-        proposers: list[str | None] = [self._draft] * num
-        is_drafted = np.ones(num, bool)
-        prices = Prices()
-        if self._draft is not None:
-            each = self.costs.drafting(self._draft)
-            prices = Prices(each.overhead, each.per_depth, each.per_token)
-            gains[:, : self._max_k] = self._draft_gains(slots, rooms)
-        kinds = {}
-        for at in searched:
-            found = self._choose(candidates[at], int(slots[at]), gains[at], prices, pace, num)
-            if found is not None:
-                kind, proposers[at], gains[at] = found
-                kinds[candidates[at].id] = kind
-                is_drafted[at] = False
-        if self._draft is None:
-            is_drafted[:] = False
-        expected = gains[:, 0].copy()
-        was_off = ~roster.is_drafting[slots]
-        gains[was_off] *= _DAMPED
-        emitted = float(num)
-        late = [at for at, each in enumerate(candidates) if (each.lateness or 0.0) > 1]
-        for at in late:
-            weight = min(candidates[at].lateness or 1.0, _MOST_WEIGHT)
-            gains[at] *= weight
-            emitted += weight - 1
-        if self._ledger.is_held_back:
-            allocation = Allocation(np.zeros(num, np.int64), 0.0, 0.0)
-        else:
+        num, ledger = len(candidates), self._ledger
+        batch = self._batch = self._drafts(candidates, other_tokens)
+        pace = self._pace(batch, other_tokens)
+        self._look_up(batch, pace)
+        emitted, gains = self._weighted(batch)
+        prices = Prices(batch.prices.overhead, batch.prices.per_depth, batch.prices.per_token)
+        allocation = Allocation(np.zeros(num, np.int64), 0.0, 0.0)
+        if not ledger.is_held_back:
             allocation = allocate(
-                gains, verification, prices, emitted=emitted, is_drafted=is_drafted, pace=pace
+                gains,
+                batch.verification,
+                prices,
+                emitted=emitted,
+                is_drafted=batch.is_drafted,
+                pace=pace,
             )
         lengths = allocation.lengths
         self._price = allocation.price or self._price
-        roster.drafted(slots, lengths > 0, self._now)
-        probes = self._probe(slots, lengths, expected, verification, prices, is_drafted, candidates)
-        self._round = _Round(
-            {each.id: int(slot) for each, slot in zip(candidates, slots, strict=True)},
-            kinds,
-            verification,
-            num + other_tokens,
-            num,
-            frozenset(candidates[at].id for at in probes),
-        )
-        return self._plans(candidates, proposers, lengths, probes, expected, allocation.price)
-
-    def _plans(
-        self,
-        candidates: Seq[Candidate],
-        proposers: Seq[str | None],
-        lengths: Ints,
-        probes: set[int],
-        expected: Floats,
-        price: float,
-    ) -> list[DraftPlan]:
-        plans = []
-        for at, (each, k) in enumerate(zip(candidates, lengths.tolist(), strict=True)):
-            if at in probes:
-                plans.append(DraftPlan(each.id, proposers[at], 1, Why.PROBE))
-            elif k:
-                plans.append(DraftPlan(each.id, proposers[at], k, Why.PAYS, price))
-            elif each.room <= 0:
-                plans.append(DraftPlan(each.id, None, 0, Why.NO_ROOM))
-            elif proposers[at] is None:
-                plans.append(DraftPlan(each.id, None, 0, Why.NO_PROPOSER))
-            else:
-                why = Why.HELD_BACK if self._ledger.is_held_back else Why.LOSES
-                plans.append(DraftPlan(each.id, None, 0, why))
-        return plans
-
-    def _draft_gains(self, slots: Ints, rooms: Ints) -> Floats:
-        assert self._draft is not None
-        hazards = self._fleet_of(self._draft, _DRAFT_HAZARD).hazards[:, : self._max_k]
-        rates = self._frailties_of(self._draft).rates(slots, hazards[self._roster.bands[slots]])
-        gains = survival(rates)
-        gains[np.arange(self._max_k) >= rooms[:, None]] = 0.0
-        return gains
-
-    def _choose(
-        self,
-        candidate: Candidate,
-        slot: int,
-        drafted: Floats,
-        prices: Prices,
-        pace: float,
-        num: int,
-    ) -> tuple[str, str, Floats] | None:
-        """The kind, proposer and gains of the best lookup, where it is worth more than a draft at
-        the price that tokens had in the last round."""
-        worth = drafted - self._price - pace * prices.per_token
-        worth = worth[worth > 0]
-        shared = prices.overhead + prices.per_depth * len(worth)
-        best, value = None, float(worth.sum()) - pace * shared / num if len(worth) else 0.0
-        for lookup in candidate.lookups:
-            length = min(lookup.length, candidate.room, self._max_lookup)
-            kind, first = _kind(lookup)
-            hazards = self._fleet_of(kind, first).hazards[self._roster.bands[slot]]
-            rates = self._frailties_of(lookup.proposer).rates(np.array([slot]), hazards[None])
-            gains = survival(rates[0])
-            gains[length:] = 0.0
-            own = float(np.maximum(gains - self._price, 0.0).sum())
-            if own > value or (self._draft is None and best is None):
-                best, value = (kind, lookup.proposer, gains), own
-        return best
-
-    def _probe(
-        self,
-        slots: Ints,
-        lengths: Ints,
-        expected: Floats,
-        verification: Floats,
-        prices: Prices,
-        is_drafted: NDArray[np.bool_],
-        candidates: Seq[Candidate],
-    ) -> set[int]:
-        """Places of those without drafts that get one token: as many as there is money for."""
-        due = (lengths == 0) & (expected > 0) & (self._roster.due[slots] <= self._now)
-        if not due.any():
-            return set()
-        money, at = self._ledger.for_probes, int(lengths.sum())
-        is_shared = bool((lengths * is_drafted).any())
-        catch_up = 0.0
-        if self._draft is not None:
-            catch_up = self.costs.drafting(self._draft).catch_up
-        places = due.nonzero()[0]
-        places = places[np.argsort(self._roster.due[slots[places]], kind="stable")]
-        taken: set[int] = set()
-        for place in places.tolist():
-            seconds = float(verification[at + 1] - verification[at])
-            if is_drafted[place]:
-                seconds += prices.per_token + catch_up * candidates[place].behind
-                if not is_shared:
-                    seconds += prices.overhead + prices.per_depth
-            if seconds > money:
-                break
-            money -= seconds
-            self._ledger.pay_probe(seconds)
-            is_shared, at = is_shared or bool(is_drafted[place]), at + 1
-            taken.add(place)
-        return taken
+        self._roster.drafted(batch.slots, lengths == 0, self._now)
+        self._probe(batch, lengths, prices)
+        return self._plans(batch, lengths.tolist(), allocation.price)
 
     def observe(self, outcomes: Seq[Outcome], times: StepTimes) -> None:
         """What became of the last plan: one outcome for each of its candidates that ran."""
-        last = self._round
-        if last is None:
+        batch = self._batch
+        if batch is None or not outcomes:
             return
-        by_kind: dict[tuple[str, str], list[Outcome]] = {}
-        drafted, depths, emitted = 0, dict[str, list[int]](), 0
-        for each in outcomes:
-            emitted += each.accepted + 1
-            if each.proposer is not None and each.drafted > 0:
-                drafted += each.drafted
-                kind = last.kinds.get(each.id, each.proposer)
-                by_kind.setdefault((kind, each.proposer), []).append(each)
-                depths.setdefault(each.proposer, []).append(each.drafted)
-        for (kind, proposer), some in by_kind.items():
-            self._learn(kind, proposer, some, last)
-        self._learn_costs(drafted, depths, emitted, len(outcomes), times, last)
-
-    def _learn(self, kind: str, proposer: str, outcomes: Seq[Outcome], last: _Round) -> None:
-        slots = np.array([last.slots[each.id] for each in outcomes])
-        drafted = np.array([each.drafted for each in outcomes])
-        accepted = np.array([each.accepted for each in outcomes])
-        refused, tried = accepted < drafted, np.minimum(accepted + 1, drafted)
-        bands, fleet = self._roster.bands[slots], self._fleet_of(kind, _DRAFT_HAZARD)
-        tried = np.minimum(tried, fleet.hazards.shape[1])
-        sums = fleet.hazards.cumsum(axis=1)[bands, tried - 1]
-        is_new = self._frailties_of(proposer).observe(slots, sums, refused, self._now)
-        for each, slot in zip(outcomes, slots.tolist(), strict=True):
-            if each.id in last.probes:
-                self._roster.probed(slot, self._now, each.accepted > 0)
-        counted = is_new | np.array([each.id in last.probes for each in outcomes])
-        if counted.any():
-            fleet.count(bands[counted], tried[counted], refused[counted])
-
-    def _learn_costs(
-        self,
-        drafted: int,
-        depths: dict[str, list[int]],
-        emitted: int,
-        num: int,
-        times: StepTimes,
-        last: _Round,
-    ) -> None:
-        expected = float(last.verification[min(drafted, len(last.verification) - 1)])
-        drafting = 0.0
-        for proposer, lengths in depths.items():
-            if proposer in self.costs.costs.proposers:
-                each = self.costs.drafting(proposer).seconds(max(lengths), sum(lengths))
-                drafting += each
-                if each and times.drafting.get(proposer):
-                    self.costs.observe_drafting(proposer, each, times.drafting[proposer])
-        self._ledger.settle(float(last.verification[0]), expected + drafting, emitted / max(num, 1))
-        if times.verification > 0:
-            self.costs.observe(last.tokens + drafted, expected, times.verification)
+        rows = {each.id: row for row, each in enumerate(batch.candidates)}
+        drafted = [each for each in outcomes if each.proposer is not None and each.drafted > 0]
+        if drafted:
+            self._learn(batch, drafted, [rows[each.id] for each in drafted])
+        expected = self._learn_costs(batch, drafted, times)
+        emitted = len(outcomes) + sum([each.accepted for each in drafted])
+        self._ledger.settle(float(batch.verification[0]), expected, emitted / len(outcomes))
 
     def release(self, id: int) -> None:
         """The sequence is over. Harmless when it is unknown."""
         slot = self._roster.leave(id)
-        if slot is not None:
-            for each in self._frailties.values():
-                each.clear(slot)
+        if slot is not None and slot < self._posterior.frailties.means.shape[1]:
+            self._posterior.frailties.clear(slot)
 
-    def _fleet_of(self, kind: str, first: float) -> FleetHazards:
-        if kind not in self._fleet:
-            width = max(self._max_k, self._max_lookup)
-            self._fleet[kind] = FleetHazards(width, first)
-        return self._fleet[kind]
+    def _drafts(self, candidates: Seq[Candidate], other_tokens: int) -> _Batch:
+        """The batch with what the draft would give."""
+        num, slots = len(candidates), self._roster.slots(candidates)
+        rooms = np.array([each.room for each in candidates])
+        context = sum([each.context for each in candidates]) / num
+        has_lookups = any(each.lookups for each in candidates)
+        width = self._max_lookup if has_lookups else self._max_k
+        tokens, gains = num + other_tokens, np.zeros((num, width))
+        costs, kinds = ProposerCosts(), np.zeros(num, np.int64)
+        if self._draft is not None:
+            costs = self.costs.drafting(self._draft)
+            kind = self._posterior.kind(self._draft, _DRAFT_HAZARD)
+            proposer = self._posterior.proposer(self._draft, self._roster.size)
+            every = self._posterior.gains(kind, proposer, slots, self._roster.bands[slots])
+            gains[:, : self._max_k] = every[:, : self._max_k]
+            kinds[:] = kind
+        gains[np.arange(width) >= rooms[:, None]] = 0.0
+        return _Batch(
+            candidates,
+            slots,
+            tokens,
+            self.costs.verification(tokens, num * width, num, context),
+            gains,
+            [self._draft] * num,
+            kinds,
+            np.full(num, self._draft is not None),
+            costs,
+        )
 
-    def _frailties_of(self, proposer: str) -> Frailties:
-        frailties = self._frailties.setdefault(proposer, Frailties())
-        frailties.grow(self._roster.size)
-        return frailties
+    def _pace(self, batch: _Batch, other_tokens: int) -> float:
+        """Tokens per second of late: what a second is worth. Prompts in the step are not counted,
+        which take the time that they take."""
+        num = len(batch.candidates)
+        seconds = float(batch.verification[0])
+        if other_tokens:
+            seconds = float(self.costs.verification(num, 0, num, self.costs.costs.context)[0])
+        return self._ledger.speedup * num / seconds
 
+    def _look_up(self, batch: _Batch, pace: float) -> None:
+        """Takes the best lookup of a candidate where it is worth more than the draft, at the price
+        that a token had in the last round."""
+        found = [
+            (row, lookup)
+            for row, each in enumerate(batch.candidates)
+            for lookup in each.lookups
+            if each.room > 0 and lookup.length > 0
+        ]
+        if not found:
+            return
+        rows = np.array([row for row, _ in found])
+        kinds = np.array([self._kind(batch.candidates[row], lookup) for row, lookup in found])
+        size, slots = self._roster.size, batch.slots[rows]
+        proposers = np.array([self._posterior.proposer(each.proposer, size) for _, each in found])
+        lengths = np.array([min(each.length, batch.candidates[row].room) for row, each in found])
+        gains = self._posterior.gains(kinds, proposers, slots, self._roster.bands[slots])
+        gains = gains[:, : batch.gains.shape[1]]
+        gains[np.arange(gains.shape[1]) >= lengths[:, None]] = 0.0
+        values = np.maximum(gains - self._price, 0.0).sum(axis=1)
+        own = np.maximum(batch.gains - self._price - pace * batch.prices.per_token, 0.0)
+        shared = batch.prices.overhead + batch.prices.per_depth * (own > 0).sum(axis=1)
+        best = own.sum(axis=1) - pace * shared / len(batch.candidates)
+        best[~batch.is_drafted] = -1.0
+        for at, (row, lookup) in enumerate(found):
+            if values[at] > best[row]:
+                best[row], batch.gains[row] = values[at], gains[at]
+                batch.kinds[row], batch.proposers[row] = kinds[at], lookup.proposer
+                batch.is_drafted[row] = False
 
-def _kind(lookup: LookupDraft) -> tuple[str, float]:
-    """Matches of about the same length are counted together; with the first hazard of the kind."""
-    most, first = next(each for each in _MATCHES if lookup.match <= each[0])
-    return f"{lookup.proposer} {most}", first
+    def _kind(self, candidate: Candidate, lookup: LookupDraft) -> int:
+        """Matches of about the same length are counted together."""
+        most, first = next(each for each in _MATCHES if lookup.match <= each[0])
+        alike = candidate.likeness is not None and candidate.likeness > _LIKENESS
+        name = f"{lookup.proposer} {most}{' alike' if alike else ''}"
+        return self._posterior.kind(name, first)
+
+    def _weighted(self, batch: _Batch) -> tuple[float, Floats]:
+        """Tokens without drafts, and gains: damped for those without drafts, more for the late."""
+        is_off = self._roster.is_off[batch.slots]
+        weights = np.where(is_off, _DAMPED, 1.0)
+        emitted = float(len(weights))
+        for row, each in enumerate(batch.candidates):
+            if each.lateness is not None and each.lateness > 1:
+                weight = min(each.lateness, _MOST_WEIGHT)
+                weights[row] *= weight
+                emitted += weight - 1
+        return emitted, batch.gains * weights[:, None]
+
+    def _probe(self, batch: _Batch, lengths: Ints, prices: Prices) -> None:
+        """One token for some without drafts."""
+        is_due = (lengths == 0) & (self._roster.due[batch.slots] <= self._now)
+        is_due &= batch.gains[:, 0] > 0
+        if not is_due.any():
+            return
+        rows = is_due.nonzero()[0]
+        rows = rows[self._roster.due[batch.slots[rows]].argsort(kind="stable")]
+        probes, seconds = choose_probes(
+            [(row, bool(batch.is_drafted[row]), batch.candidates[row].behind) for row in rows],
+            self._ledger.for_probes,
+            batch.verification,
+            int(lengths.sum()),
+            prices,
+            batch.prices.catch_up,
+            bool(lengths[batch.is_drafted].any()),
+        )
+        self._ledger.pay_probes(seconds)
+        batch.probes = frozenset(probes)
+
+    def _plans(self, batch: _Batch, lengths: list[int], price: float) -> list[DraftPlan]:
+        none = Why.HELD_BACK if self._ledger.is_held_back else Why.LOSES
+        plans = []
+        for row, (each, k) in enumerate(zip(batch.candidates, lengths, strict=True)):
+            proposer = batch.proposers[row]
+            if k:
+                plans.append(DraftPlan(each.id, proposer, k, Why.PAYS, price))
+            elif row in batch.probes:
+                plans.append(DraftPlan(each.id, proposer, 1, Why.PROBE))
+            elif each.room <= 0:
+                plans.append(DraftPlan(each.id, None, 0, Why.NO_ROOM))
+            else:
+                why = Why.NO_PROPOSER if proposer is None else none
+                plans.append(DraftPlan(each.id, None, 0, why))
+        return plans
+
+    def _learn(self, batch: _Batch, outcomes: Seq[Outcome], rows: list[int]) -> None:
+        at, size = np.array(rows), self._roster.size
+        numbers = {
+            name: self._posterior.proposer(name, size)
+            for name in {each.proposer for each in outcomes if each.proposer is not None}
+        }
+        proposers = np.array([numbers[each.proposer or ""] for each in outcomes])
+        slots = batch.slots[at]
+        probed = np.array([row in batch.probes for row in rows])
+        self._posterior.observe(
+            batch.kinds[at],
+            (proposers, slots),
+            self._roster.bands[slots],
+            np.array([each.drafted for each in outcomes]),
+            np.array([each.accepted for each in outcomes]),
+            probed,
+            self._now,
+        )
+        for each, row in zip(outcomes, rows, strict=True):
+            if row in batch.probes:
+                self._roster.probed(int(batch.slots[row]), self._now, each.accepted > 0)
+
+    def _learn_costs(self, batch: _Batch, outcomes: Seq[Outcome], times: StepTimes) -> float:
+        """Seconds that the round was expected to take."""
+        num_drafted = sum([each.drafted for each in outcomes])
+        expected = float(batch.verification[min(num_drafted, len(batch.verification) - 1)])
+        if times.verification > 0:
+            self.costs.observe(batch.tokens + num_drafted, expected, times.verification)
+        by_draft = {each.id: each.drafted for each in outcomes if each.proposer == self._draft}
+        if self._draft is None or not by_draft:
+            return expected
+        behind = sum([each.behind for each in batch.candidates if each.id in by_draft])
+        lengths = by_draft.values()
+        drafting = batch.prices.seconds(max(lengths), sum(lengths), behind)
+        if drafting > 0 and times.drafting.get(self._draft, 0.0) > 0:
+            self.costs.observe_drafting(self._draft, drafting, times.drafting[self._draft])
+        return expected + drafting

@@ -30,7 +30,7 @@ class Ledger:
         """Seconds."""
         return self._probes
 
-    def pay_probe(self, seconds: float) -> None:
+    def pay_probes(self, seconds: float) -> None:
         self._probes -= seconds
 
     def settle(self, plain: float, expected: float, emitted: float) -> None:

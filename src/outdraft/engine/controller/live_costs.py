@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from math import exp, log
 
 import numpy as np
@@ -27,6 +28,7 @@ class LiveCosts:
         measured = StepCosts(costs.by_tokens)
         self._base = np.array([measured.seconds(float(each)) for each in tokens])
         self._logs, self._knots = np.log(tokens), np.log(list(measured.measured))
+        self._sizes: list[float] = self._knots.tolist()
         self._level, self._rounds = 0.0, 0
         self._corrections = np.zeros(len(self._knots))
         self._weights = np.zeros(len(self._knots))
@@ -55,9 +57,7 @@ class LiveCosts:
         learned = error * max(_LEVEL_SHARE, 0.5 / (1 + self._rounds))
         self._level += learned
         self._rounds += 1
-        place = np.interp(log(tokens), self._knots, np.arange(len(self._knots)))
-        low = int(place)
-        for knot, near in ((low, 1 - (place - low)), (low + 1, place - low)):
+        for knot, near in self._near(log(tokens)):
             if near > 0:
                 share = near * max(_KNOT_SHARE, 0.5 / (1 + self._weights[knot]))
                 self._corrections[knot] += share * (error - learned)
@@ -65,6 +65,15 @@ class LiveCosts:
         if self._rounds < _EVERY or self._rounds % _EVERY == 0:
             spread = np.interp(self._logs, self._knots, self._corrections)
             self._factors = np.exp(self._level + spread)
+
+    def _near(self, x: float) -> tuple[tuple[int, float], ...]:
+        """The sizes around it, with how near each is, from 0 to 1."""
+        above = bisect_left(self._sizes, x)
+        if above in (0, len(self._sizes)):
+            return ((min(above, len(self._sizes) - 1), 1.0),)
+        low, high = self._sizes[above - 1], self._sizes[above]
+        share = (x - low) / (high - low)
+        return (above - 1, 1 - share), (above, share)
 
     def observe_drafting(self, proposer: str, expected: float, seconds: float) -> None:
         correction, rounds = self._drafting[proposer]

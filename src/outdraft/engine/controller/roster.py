@@ -11,6 +11,7 @@ from outdraft.engine.controller.posterior import band_of
 from outdraft.engine.controller.words import Candidate
 
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 _FIRST_GAP, _LONGEST_GAP = 4, 32  # rounds between probes of a sequence; they double
 
@@ -20,9 +21,9 @@ class Roster:
         self._slots: dict[int, int] = {}
         self._free: list[int] = []
         self.size = 0
-        self.bands = np.zeros(8, np.int64)
-        self.is_drafting = np.zeros(8, bool)  # in the last round
-        self.due, self._gap = np.zeros(8, np.int64), np.full(8, _FIRST_GAP)
+        self.bands, self._gap = np.zeros(8, np.int64), np.zeros(8, np.int64)
+        self.due = np.zeros(8, np.int64)
+        self.is_off = np.zeros(8, bool)  # without drafts in the last round
 
     def slots(self, candidates: Seq[Candidate]) -> Ints:
         known = self._slots
@@ -30,24 +31,18 @@ class Roster:
             [known[each.id] if each.id in known else self._enter(each) for each in candidates]
         )
 
-    def slot(self, id: int) -> int | None:
-        return self._slots.get(id)
-
     def _enter(self, candidate: Candidate) -> int:
         if self._free:
             slot = self._free.pop()
         else:
             slot, self.size = self.size, self.size + 1
             if self.size > len(self.bands):
-                more = len(self.bands)
-                self.bands, self.is_drafting, self.due, self._gap = (
-                    np.pad(each, (0, more))
-                    for each in (self.bands, self.is_drafting, self.due, self._gap)
-                )
+                more = (0, len(self.bands))
+                self.bands, self._gap = np.pad(self.bands, more), np.pad(self._gap, more)
+                self.due, self.is_off = np.pad(self.due, more), np.pad(self.is_off, more)
         self._slots[candidate.id] = slot
         self.bands[slot] = band_of(candidate.temperature)
-        # New ones count as drafting: damping is for those that were turned off.
-        self.is_drafting[slot], self.due[slot], self._gap[slot] = True, 0, _FIRST_GAP
+        self.is_off[slot], self.due[slot], self._gap[slot] = False, 0, _FIRST_GAP
         return slot
 
     def leave(self, id: int) -> int | None:
@@ -57,14 +52,15 @@ class Roster:
             self._free.append(slot)
         return slot
 
+    def drafted(self, slots: Ints, is_off: Bools, now: int) -> None:
+        """Those that stopped are probed soon."""
+        stopped = slots[is_off & ~self.is_off[slots]]
+        if len(stopped):
+            self._gap[stopped] = _FIRST_GAP
+            self.due[stopped] = now + _FIRST_GAP
+        self.is_off[slots] = is_off
+
     def probed(self, slot: int, now: int, is_right: bool) -> None:
         """Again at once after a right guess, else after twice as long."""
         gap = 1 if is_right else min(2 * int(self._gap[slot]), _LONGEST_GAP)
         self._gap[slot], self.due[slot] = max(gap, _FIRST_GAP // 2), now + gap
-
-    def drafted(self, slots: Ints, is_drafting: NDArray[np.bool_], now: int) -> None:
-        """Those that stopped are probed soon."""
-        stopped = slots[self.is_drafting[slots] & ~is_drafting]
-        self._gap[stopped] = _FIRST_GAP
-        self.due[stopped] = now + _FIRST_GAP
-        self.is_drafting[slots] = is_drafting
