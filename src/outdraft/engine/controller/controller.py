@@ -27,7 +27,6 @@ _DRAFT_HAZARD = 0.4  # of a draft's tokens, before anything was seen
 # Matches up to so many tokens, and the hazard of what follows them, before anything was seen.
 _MATCHES = ((2, 0.6), (4, 0.45), (8, 0.25), (10**9, 0.12))
 _LIKENESS = 0.3  # above it, a prompt comes again often: its matches are counted apart
-_DAMPED = 0.95  # what a sequence without drafts expects of them counts so much
 _MOST_WEIGHT = 4.0  # of a token of a sequence that is late
 
 
@@ -39,6 +38,7 @@ class _Batch:
     slots: Ints
     tokens: int  # of the step, without drafts
     verification: Floats  # seconds by draft tokens
+    plain: float  # seconds of a step without drafts and prompts
     gains: Floats  # (n, positions)
     proposers: list[str | None]
     kinds: Ints
@@ -71,25 +71,25 @@ class Controller:
         self._now += 1
         num, ledger = len(candidates), self._ledger
         batch = self._batch = self._drafts(candidates, other_tokens)
-        pace = self._pace(batch, other_tokens)
-        self._look_up(batch, pace)
-        emitted, gains = self._weighted(batch)
+        values = self._values(batch)
+        self._look_up(batch, values)
         prices = Prices(batch.prices.overhead, batch.prices.per_depth, batch.prices.per_token)
         allocation = Allocation(np.zeros(num, np.int64), 0.0, 0.0)
         if not ledger.is_held_back:
             allocation = allocate(
-                gains,
+                batch.gains * values[:, None],
                 batch.verification,
                 prices,
-                emitted=emitted,
+                emitted=float(values.sum()),
                 is_drafted=batch.is_drafted,
-                pace=pace,
+                pace=1.0,  # values are seconds
             )
         lengths = allocation.lengths
         self._price = allocation.price or self._price
+        self._account(batch, lengths, allocation.price)
         self._roster.drafted(batch.slots, lengths == 0, self._now)
         self._probe(batch, lengths, prices)
-        return self._plans(batch, lengths.tolist(), allocation.price)
+        return self._plans(batch, lengths.tolist(), (allocation.price / values).tolist())
 
     def observe(self, outcomes: Seq[Outcome], times: StepTimes) -> None:
         """What became of the last plan: one outcome for each of its candidates that ran."""
@@ -100,9 +100,9 @@ class Controller:
         drafted = [each for each in outcomes if each.proposer is not None and each.drafted > 0]
         if drafted:
             self._learn(batch, drafted, [rows[each.id] for each in drafted])
-        expected = self._learn_costs(batch, drafted, times)
+        more = self._learn_costs(batch, drafted, times) - float(batch.verification[0])
         emitted = len(outcomes) + sum([each.accepted for each in drafted])
-        self._ledger.settle(float(batch.verification[0]), expected, emitted / len(outcomes))
+        self._ledger.settle(batch.plain, batch.plain + more, emitted / len(outcomes))
 
     def release(self, id: int) -> None:
         """The sequence is over. Harmless when it is unknown."""
@@ -127,11 +127,16 @@ class Controller:
             gains[:, : self._max_k] = every[:, : self._max_k]
             kinds[:] = kind
         gains[np.arange(width) >= rooms[:, None]] = 0.0
+        verification = self.costs.verification(tokens, num * width, num, context)
+        plain = float(verification[0])
+        if other_tokens:
+            plain = float(self.costs.verification(num, 0, num, context)[0])
         return _Batch(
             candidates,
             slots,
             tokens,
-            self.costs.verification(tokens, num * width, num, context),
+            verification,
+            plain,
             gains,
             [self._draft] * num,
             kinds,
@@ -139,16 +144,27 @@ class Controller:
             costs,
         )
 
-    def _pace(self, batch: _Batch, other_tokens: int) -> float:
-        """Tokens per second of late: what a second is worth. Prompts in the step are not counted,
-        which take the time that they take."""
-        num = len(batch.candidates)
-        seconds = float(batch.verification[0])
-        if other_tokens:
-            seconds = float(self.costs.verification(num, 0, num, self.costs.costs.context)[0])
-        return self._ledger.speedup * num / seconds
+    def _values(self, batch: _Batch) -> Floats:
+        """Seconds that a token of each is worth: what it takes to get one, of late. That is less
+        for those that get many in a round. What a step takes for prompts is not counted."""
+        values = batch.plain / len(batch.candidates) * self._roster.seconds_per_token(batch.slots)
+        for row, each in enumerate(batch.candidates):
+            if each.lateness is not None and each.lateness > 1:
+                values[row] *= min(each.lateness, _MOST_WEIGHT)
+        return values
 
-    def _look_up(self, batch: _Batch, pace: float) -> None:
+    def _account(self, batch: _Batch, lengths: Ints, price: float) -> None:
+        """What each is expected to get in this round, and its share of the seconds: those of its
+        own draft tokens, and an equal part of the rest."""
+        num, drafted = len(lengths), int(lengths.sum())
+        depth = int(lengths[batch.is_drafted].max(initial=0))
+        seconds = float(batch.verification[drafted] - batch.verification[0]) + batch.plain
+        seconds += batch.prices.seconds(depth, int(lengths[batch.is_drafted].sum()))
+        shares: Floats = (price * lengths + (seconds - price * drafted) / num).astype(np.float64)
+        tokens = 1.0 + (batch.gains * (np.arange(batch.gains.shape[1]) < lengths[:, None])).sum(1)
+        self._roster.account(batch.slots, shares * num / batch.plain, tokens)
+
+    def _look_up(self, batch: _Batch, values: Floats) -> None:
         """Takes the best lookup of a candidate where it is worth more than the draft, at the price
         that a token had in the last round."""
         found = [
@@ -167,14 +183,14 @@ class Controller:
         gains = self._posterior.gains(kinds, proposers, slots, self._roster.bands[slots])
         gains = gains[:, : batch.gains.shape[1]]
         gains[np.arange(gains.shape[1]) >= lengths[:, None]] = 0.0
-        values = np.maximum(gains - self._price, 0.0).sum(axis=1)
-        own = np.maximum(batch.gains - self._price - pace * batch.prices.per_token, 0.0)
+        worth = np.maximum(gains * values[rows, None] - self._price, 0.0).sum(axis=1)
+        own = batch.gains * values[:, None] - self._price - batch.prices.per_token
         shared = batch.prices.overhead + batch.prices.per_depth * (own > 0).sum(axis=1)
-        best = own.sum(axis=1) - pace * shared / len(batch.candidates)
+        best = np.maximum(own, 0.0).sum(axis=1) - shared / len(batch.candidates)
         best[~batch.is_drafted] = -1.0
         for at, (row, lookup) in enumerate(found):
-            if values[at] > best[row]:
-                best[row], batch.gains[row] = values[at], gains[at]
+            if worth[at] > best[row]:
+                best[row], batch.gains[row] = worth[at], gains[at]
                 batch.kinds[row], batch.proposers[row] = kinds[at], lookup.proposer
                 batch.is_drafted[row] = False
 
@@ -184,18 +200,6 @@ class Controller:
         alike = candidate.likeness is not None and candidate.likeness > _LIKENESS
         name = f"{lookup.proposer} {most}{' alike' if alike else ''}"
         return self._posterior.kind(name, first)
-
-    def _weighted(self, batch: _Batch) -> tuple[float, Floats]:
-        """Tokens without drafts, and gains: damped for those without drafts, more for the late."""
-        is_off = self._roster.is_off[batch.slots]
-        weights = np.where(is_off, _DAMPED, 1.0)
-        emitted = float(len(weights))
-        for row, each in enumerate(batch.candidates):
-            if each.lateness is not None and each.lateness > 1:
-                weight = min(each.lateness, _MOST_WEIGHT)
-                weights[row] *= weight
-                emitted += weight - 1
-        return emitted, batch.gains * weights[:, None]
 
     def _probe(self, batch: _Batch, lengths: Ints, prices: Prices) -> None:
         """One token for some without drafts."""
@@ -217,13 +221,13 @@ class Controller:
         self._ledger.pay_probes(seconds)
         batch.probes = frozenset(probes)
 
-    def _plans(self, batch: _Batch, lengths: list[int], price: float) -> list[DraftPlan]:
+    def _plans(self, batch: _Batch, lengths: list[int], floors: list[float]) -> list[DraftPlan]:
         none = Why.HELD_BACK if self._ledger.is_held_back else Why.LOSES
         plans = []
         for row, (each, k) in enumerate(zip(batch.candidates, lengths, strict=True)):
             proposer = batch.proposers[row]
             if k:
-                plans.append(DraftPlan(each.id, proposer, k, Why.PAYS, price))
+                plans.append(DraftPlan(each.id, proposer, k, Why.PAYS, floors[row]))
             elif row in batch.probes:
                 plans.append(DraftPlan(each.id, proposer, 1, Why.PROBE))
             elif each.room <= 0:

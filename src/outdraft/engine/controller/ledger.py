@@ -7,7 +7,6 @@ _MOST_PROBES = 1.0  # in plain steps: savings for one large probe
 _LOSS_SHARE = 0.003  # of the time
 _ALLOWANCE = 6.0  # in plain steps: losses while nothing is known yet
 _RESUME = 0.3  # of the allowance: drafts are held back until there is so much again
-_MEMORY = 0.98  # of the pace, from round to round
 
 
 class Ledger:
@@ -18,12 +17,6 @@ class Ledger:
         self._probes = 0.0  # seconds
         self._balance: float | None = None  # plain steps
         self.is_held_back = False
-        self._plain, self._spent = 1.0, 1.0  # plain steps and what was spent for them, of late
-
-    @property
-    def speedup(self) -> float:
-        """Of late, over plain steps."""
-        return max(self._plain / self._spent, 1.0)
 
     @property
     def for_probes(self) -> float:
@@ -45,5 +38,3 @@ class Ledger:
             self.is_held_back = True
         elif self._balance > _RESUME * _ALLOWANCE:
             self.is_held_back = False
-        self._plain = self._plain * _MEMORY + emitted
-        self._spent = self._spent * _MEMORY + steps
