@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .machines import Bias
+from outdraft.step_costs import RoundCosts
+
+from .machines import MACHINES, Bias
 from .texts import Floats, Text, plant
 
 Chance = np.random.Generator
@@ -28,10 +30,19 @@ class Case:
     bias: Bias = TRUE
     tokens: int = 0  # of all texts together; 0: by the concurrency
     is_mixed: bool = False  # several kinds of texts or loads in one run
+    later: str = ""  # the machine in the second half, where it is another
 
     @property
     def num_tokens(self) -> int:
         return self.tokens or 3000 + 500 * max(self.concurrency)
+
+    def truth(self, done: float) -> RoundCosts:
+        return MACHINES[self.later if self.later and done > 0.5 else self.machine]
+
+    @property
+    def told(self) -> RoundCosts:
+        """What policies are told that rounds cost."""
+        return self.bias.told(MACHINES[self.machine])
 
     def at_a_time(self, done: float) -> int:
         return self.concurrency[min(int(done * len(self.concurrency)), len(self.concurrency) - 1)]
@@ -129,6 +140,22 @@ def baited(first: float, then: float, num_tokens: int) -> Author:
     return author
 
 
+def periodic(good: float, bad: float, on: int, off: int) -> Author:
+    """The same few good tokens and many bad ones over and over, all texts alike."""
+
+    def author(chance: Chance, number: int, share: float) -> Text:
+        places = np.arange(_length(chance)) % (on + off)
+        return plant(number, chance, np.where(places < on, good, bad))
+
+    return author
+
+
+def false_copies(chance: Chance, number: int, share: float) -> Text:
+    """Long matches after which something else follows."""
+    copied = _stretches(chance, length := _length(chance), 60, 15) > 0
+    return plant(number, chance, np.full(length, 0.05), copied=copied, copied_rate=0.1)
+
+
 def turncoat(chance: Chance, number: int, share: float) -> Text:
     """Looks at what the policy does: one token is right for three drafts after a pause of 40
     tokens, none for all that follow."""
@@ -177,5 +204,11 @@ CASES = (
     Case("adversary: turncoat, 1", "cpu", turncoat, (1,), OPTIMISTIC),
     Case("adversary: turncoat, 16", "saturated", turncoat, (16,), OPTIMISTIC),
     Case("adversary: turncoat, 32", "gpu", turncoat, (32,), OPTIMISTIC),
+    Case("adversary: 12 good, 28 bad, 4", "cpu", periodic(0.95, 0.03, 12, 28), (4,), OPTIMISTIC),
+    Case("adversary: 12 good, 28 bad, 16", "gpu", periodic(0.95, 0.03, 12, 28), (16,), OPTIMISTIC),
+    Case("adversary: matches lead astray, 4", "cpu", false_copies, (4,), OPTIMISTIC),
+    Case("adversary: matches lead astray, 32", "saturated", false_copies, (32,), OPTIMISTIC),
+    Case("the machine gets slower half way", "gpu", stationary(0.6), (32,), OPTIMISTIC,
+         later="gpu, shared"),
     Case("adversary: nothing is ever right", "saturated", stationary(0.01), (32,), OPTIMISTIC),
 )  # fmt: skip

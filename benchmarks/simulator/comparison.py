@@ -10,7 +10,6 @@ from outdraft.engine.controller import Controller
 from outdraft.step_costs import RoundCosts
 
 from .cases import Case
-from .machines import MACHINES
 from .policies import (
     HEAD,
     ByBatchSize,
@@ -48,6 +47,13 @@ class Compared:
         runs = self.runs[policy]
         return sum(run.tokens for run in runs) / sum(run.seconds for run in runs)
 
+    def over(self, policy: str, other: str) -> float:
+        return self.throughput(policy) / self.throughput(other)
+
+    def best_of(self, rule: str) -> str:
+        """A rule with the proposer that suits it best here."""
+        return max((f"{rule}, {each}" for each in ("head", "ngram")), key=self.throughput)
+
     @property
     def fixed(self) -> list[str]:
         return [OFF, *(fixed_name(*each) for each in FIXED)]
@@ -61,33 +67,40 @@ def fixed_name(proposer: str, k: int) -> str:
     return f"{proposer} k={k}"
 
 
-def policies(case: Case) -> dict[str, Callable[[dict[int, Text]], Policy]]:
-    told, truth = case.bias.told(MACHINES[case.machine]), MACHINES[case.machine]
-    every: dict[str, Callable[[dict[int, Text]], Policy]] = {OFF: lambda texts: Fixed(HEAD, 0)}
+@dataclass(slots=True)
+class Known:
+    """What only a clairvoyant knows: the texts, and what the machine costs now."""
+
+    truth: RoundCosts
+    texts: dict[int, Text] = field(default_factory=dict)
+
+    def acceptable(self, id: int, proposer: str, k: int) -> int:
+        return self.texts[id].acceptable(proposer, k)
+
+
+def policies(case: Case) -> dict[str, Callable[[Known], Policy]]:
+    told = case.told
+    every: dict[str, Callable[[Known], Policy]] = {OFF: lambda known: Fixed(HEAD, 0)}
     for proposer, k in FIXED:
-        every[fixed_name(proposer, k)] = lambda texts, p=proposer, k=k: Fixed(p, k)
+        every[fixed_name(proposer, k)] = lambda known, p=proposer, k=k: Fixed(p, k)
     for (name, make), proposer in itertools.product(RULES.items(), ("head", "ngram")):
-        every[f"{name}, {proposer}"] = lambda texts, make=make, p=proposer: make(p, told)
-    every[OURS] = lambda texts: Controller(told)
-    every["clairvoyant"] = lambda texts: Clairvoyant(
-        truth, lambda id, proposer, k: texts[id].acceptable(proposer, k)
-    )
+        every[f"{name}, {proposer}"] = lambda known, make=make, p=proposer: make(p, told)
+    every[OURS] = lambda known: Controller(told)
+    every["clairvoyant"] = lambda known: Clairvoyant(lambda: known.truth, known.acceptable)
     return every
 
 
 def run_case(case: Case, policy: str, seed: int) -> Run:
-    known: dict[int, Text] = {}
+    known = Known(case.truth(0.0))
 
     def remembered() -> Iterator[Text]:
         for text in case.texts(seed):
-            known[text.id] = text
+            known.texts[text.id] = text
             yield text
 
-    return simulate(
-        policies(case)[policy](known),
-        remembered(),
-        MACHINES[case.machine],
-        case.at_a_time,
-        case.num_tokens,
-        seed,
-    )
+    def truth(done: float) -> RoundCosts:
+        known.truth = case.truth(done)
+        return known.truth
+
+    make = policies(case)[policy]
+    return simulate(make(known), remembered(), truth, case.at_a_time, case.num_tokens, seed)

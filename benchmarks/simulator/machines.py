@@ -30,6 +30,12 @@ MACHINES = {
         {"head": ProposerCosts(0.3 * MS, 0.3 * MS, 0.08 * MS, 0.01 * MS)},
     ),
 }  # fmt: skip
+# The GPU while somebody else uses it too: all is slower, arithmetic most of all.
+MACHINES["gpu, shared"] = replace(
+    MACHINES["gpu"],
+    by_tokens={n: (1.2 * 7.0 + 4 * (ms - 7.0)) * MS for n, ms in _GPU.items()},
+    proposers={"head": MACHINES["gpu"].proposers["head"].times(1.5)},
+)
 
 NOISE = 0.06  # of a step's time, relative
 OUTLIERS, OUTLIER = 0.01, 2.0  # steps that something else held up

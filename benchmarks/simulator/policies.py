@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from outdraft.engine.controller import Candidate, DraftPlan, LookupDraft, Outcome, StepTimes, Why
+from outdraft.engine.controller import Candidate, DraftPlan, Outcome, StepTimes, Why
+from outdraft.engine.controller.allocation import Prices, allocate
 from outdraft.goodput import survival
 from outdraft.step_costs import RoundCosts
 
@@ -128,14 +129,14 @@ class OneForAll(Fixed):
 class Clairvoyant(Fixed):
     """Knows which tokens will be accepted, and the true costs: nobody does better by much."""
 
-    def __init__(self, costs: RoundCosts, acceptable: Callable[[int, str, int], int]) -> None:
+    def __init__(
+        self, truth: Callable[[], RoundCosts], acceptable: Callable[[int, str, int], int]
+    ) -> None:
         super().__init__(HEAD, 0)
-        self._costs, self._acceptable = costs, acceptable
+        self._truth, self._acceptable = truth, acceptable
 
     def plan(self, candidates: Sequence[Candidate]) -> list[DraftPlan]:
-        from outdraft.engine.controller.allocation import Prices, allocate
-
-        num = len(candidates)
+        num, costs = len(candidates), self._truth()
         gains, is_drafted, names = np.zeros((num, 16)), np.ones(num, bool), [HEAD] * num
         for at, each in enumerate(candidates):
             right = self._acceptable(each.id, HEAD, min(8, each.room))
@@ -147,15 +148,12 @@ class Clairvoyant(Fixed):
         context = sum(each.context for each in candidates) / num
         most = int(gains.sum())
         verification = np.array(
-            [self._costs.verification(num + t, num, context) for t in range(most + 1)]
+            [costs.verification(num + t, num, context) for t in range(most + 1)]
         )
-        head = self._costs.proposers[HEAD]
+        head = costs.proposers[HEAD]
         prices = Prices(head.overhead, head.per_depth, head.per_token)
         lengths = allocate(gains, verification, prices, emitted=num, is_drafted=is_drafted).lengths
         return [
             planned(each, name, int(k))
             for each, name, k in zip(candidates, names, lengths, strict=True)
         ]
-
-
-__all__ = ["LookupDraft"]

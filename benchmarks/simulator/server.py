@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -44,22 +43,22 @@ class Run:
 def simulate(
     policy: Policy,
     texts: Iterator[Text],
-    truth: RoundCosts,
+    truths: Callable[[float], RoundCosts],
     concurrency: Callable[[float], int],
     num_tokens: int,
     seed: int,
 ) -> Run:
-    """`concurrency`: texts at a time by the share of the work that is done."""
+    """`truths`: what the machine costs, and `concurrency`: texts at a time, by the share of the
+    work that is done."""
     chance, run, running = np.random.default_rng(seed), Run(), list[Text]()
-
-    @lru_cache(None)
-    def by_tokens(tokens: int, sequences: int) -> float:
-        return truth.verification(tokens, sequences, truth.context)
+    known: dict[tuple[int, int, int], float] = {}  # seconds at the shortest context
 
     while run.tokens < num_tokens:
-        while len(running) < concurrency(run.tokens / num_tokens):
+        done = run.tokens / num_tokens
+        truth, at_a_time = truths(done), concurrency(done)
+        while len(running) < at_a_time:
             running.append(next(texts))
-        batch = running[: concurrency(run.tokens / num_tokens)]
+        batch = running[:at_a_time]
         plans = policy.plan([_candidate(text) for text in batch])
         outcomes, depth, drafted, behind, proposed = [], 0, 0, 0, 0
         for text, plan in zip(batch, plans, strict=True):
@@ -76,7 +75,10 @@ def simulate(
         num, context = len(batch), sum(text.context for text in batch) / len(batch)
         more = max(context - truth.context, 0.0)
         reads = truth.per_read * num + truth.per_row_read * (num + proposed)
-        verification = by_tokens(num + proposed, num) + reads * more
+        key = id(truth), num + proposed, num
+        if key not in known:
+            known[key] = truth.verification(num + proposed, num, truth.context)
+        verification = known[key] + reads * more
         drafting = truth.drafting("head", depth, drafted, behind)
         run.seconds += verification + drafting
         run.rounds, run.drafted = run.rounds + 1, run.drafted + proposed

@@ -19,7 +19,6 @@ Floats = NDArray[np.float64]
 DEEPEST, LONGEST = 8, 16  # tokens of a draft, of a lookup
 DECAY = 0.97  # of a draft's rate with each token that it guessed itself
 SPURIOUS, SPURIOUS_RATE = 0.15, 0.2  # lookups where nothing is copied: how often, how good
-COPIED_RATE = 0.97
 
 
 @dataclass(slots=True)
@@ -74,14 +73,15 @@ def plant(
     *,
     temperature: float = 0.0,
     copied: NDArray[np.bool_] | None = None,
+    copied_rate: float = 0.97,
     is_turncoat: bool = False,
 ) -> Text:
-    """A text of len(rates) tokens; `copied`: places that its prompt has too."""
+    """A text of len(rates) tokens; `copied`: places that its prompt has too, or seems to have."""
     length = len(rates)
     copied = np.zeros(length, bool) if copied is None else copied
     right = _run_lengths(chance.random(length), rates, DEEPEST, DECAY)
     looked_up = _run_lengths(
-        chance.random(length), np.where(copied, COPIED_RATE, SPURIOUS_RATE), LONGEST, 1.0
+        chance.random(length), np.where(copied, copied_rate, SPURIOUS_RATE), LONGEST, 1.0
     )
     stretch, since = np.zeros(length, np.int64), 0
     for place in range(length):

@@ -66,6 +66,38 @@ def test_equals_brute_force(
     assert goodput(lengths, *instance) == pytest.approx(best)
 
 
+@given(instances(), st.floats(0.01, 10))
+@settings(deadline=None, max_examples=200)
+def test_at_a_pace_equals_brute_force(
+    instance: tuple[np.ndarray, np.ndarray, Prices, np.ndarray, np.ndarray], pace: float
+) -> None:
+    """Tokens - pace * seconds, which the goodput alone does not tell."""
+    gains, verification, prices, is_drafted, weights = instance
+
+    def worth(lengths: tuple[int, ...]) -> float:
+        tokens = weights.sum() + sum(gains[at, :k].sum() for at, k in enumerate(lengths))
+        return float(tokens - pace * tokens / goodput(lengths, *instance))
+
+    best = max(map(worth, product(range(gains.shape[1] + 1), repeat=len(gains))))
+    found = allocate(
+        gains,
+        verification,
+        prices,
+        emitted=float(weights.sum()),
+        is_drafted=is_drafted,
+        pace=pace,
+    )
+    assert worth(tuple(found.lengths.tolist())) == pytest.approx(best, abs=1e-9)
+
+
+def test_certain_tokens_are_taken_from_the_first_on() -> None:
+    """All equal: a later position never goes before an earlier one of its sequence."""
+    verification = np.array([1.0, 1.1, 1.2, 9.0, 9.1, 9.2, 9.3])
+    found = allocate(np.ones((2, 3)), verification, Prices(0.0, 0.01, 0.0), emitted=2.0)
+    assert found.lengths.tolist() == [1, 1]
+    assert found.goodput == pytest.approx(4 / 1.21)
+
+
 def test_nothing_where_nothing_pays() -> None:
     found = allocate(np.full((3, 4), 0.1), np.arange(1.0, 14.0), Prices(), emitted=3.0)
     assert found.lengths.tolist() == [0, 0, 0]

@@ -2,10 +2,11 @@
 
 The expected tokens of a round are a sum over draft tokens: each adds the chance that it and all
 before it are accepted. That falls with the position, so the best t draft tokens of a batch are the
-t largest chances. For every depth of the draft and every t the goodput follows from sums over the
-chances in order, and the largest is taken: no other allocation is better. Where tokens differ in
-what they cost to draft, their order depends on the goodput itself; the search is repeated with the
-goodput that it found until it finds no larger one (Dinkelbach's method).
+t largest chances. With seconds counted as tokens at some pace, what every depth of the draft and
+every t is worth follows from sums over the chances in order, and the largest is taken: no other
+allocation is better. Where the pace is not given, the search begins with that of a step without
+drafts and is repeated with the goodput that it found until it finds no larger one: that is the
+largest there is (Dinkelbach's method).
 """
 
 from __future__ import annotations
@@ -53,54 +54,76 @@ def allocate(
     pace: tokens per second that a second is worth elsewhere. With it, tokens - pace * seconds is
     made largest, which is the goodput over all rounds and not that of this one.
     """
-    num = len(gains)
-    flat = gains.T.ravel()  # position by position
-    best = Allocation(np.zeros(num, np.int64), emitted / float(verification[0]), 0.0)
-    worth = best.goodput if pace is None else pace  # of a second, in tokens, at least
-    # No token is worth verifying that brings less than the cheapest one costs.
-    items = (flat > worth * _least_rise(verification)).nonzero()[0]
-    if not len(items):
-        return best
-    flat, depths = flat[items], items // num + 1
-    is_mixed = is_drafted is not None and not is_drafted.all()
-    if is_drafted is not None and is_mixed:
-        depths = depths * is_drafted[items % num]
-    levels = np.arange(0 if is_mixed else 1, int(depths.max()) + 1)[:, None]
-    shared = prices.per_depth * levels + prices.overhead * (levels > 0)
-    spent = prices.per_token * (depths > 0)
-    by_count = verification + prices.per_token * np.arange(len(verification))
+    plain = Allocation(np.zeros(len(gains), np.int64), emitted / float(verification[0]), 0.0)
+    if pace is not None:
+        return _best_at(pace, gains, verification, prices, emitted, is_drafted) or plain
+    best = plain
     for _ in range(_MOST_PASSES):
-        # Of equals the earlier position comes first.
-        key = worth * spent - flat if is_mixed else _TINY * items - flat
-        order = key.argsort(kind="stable" if is_mixed else None)
-        allowed = depths[order] <= levels  # (depths, draft tokens)
-        counts = allowed.cumsum(axis=1, dtype=np.intp)
-        values = (flat[order] * allowed).cumsum(axis=1)
-        values += emitted
-        if is_mixed:
-            seconds = verification.take(counts) + (spent[order] * allowed).cumsum(axis=1)
-        else:
-            seconds = by_count.take(counts)
-        seconds += shared
-        score = values / seconds if pace is None else values - pace * seconds
-        row, column = divmod(int(score.argmax()), len(items))
-        bar = best.goodput * (1 + 1e-12) if pace is None else emitted - pace * verification[0]
-        if score[row, column] <= bar:
+        found = _best_at(best.goodput, gains, verification, prices, emitted, is_drafted)
+        if found is None or found.goodput <= best.goodput * (1 + 1e-12):
             break
-        taken = order[: column + 1][allowed[row, : column + 1]]
-        lengths = np.bincount(items[taken] % num, minlength=num)
-        goodput = float(values[row, column] / seconds[row, column])
-        worth = goodput if pace is None else pace
-        more = verification[min(len(taken) + 1, len(verification) - 1)] - verification[len(taken)]
-        drafting = prices.per_token if levels[row, 0] else 0.0
-        best = Allocation(lengths, goodput, worth * (max(float(more), 0.0) + drafting))
-        if not is_mixed or pace is not None:
-            break
+        best = found
     return best
+
+
+def _best_at(
+    pace: float,
+    gains: Floats,
+    verification: Floats,
+    prices: Prices,
+    emitted: float,
+    is_drafted: NDArray[np.bool_] | None,
+) -> Allocation | None:
+    """None where no drafts are best."""
+    num, flat = len(gains), gains.T.ravel()  # position by position
+    is_mixed = is_drafted is not None and not is_drafted.all()
+    drafting = pace * prices.per_token
+    net = flat - drafting
+    if is_drafted is not None and is_mixed:
+        net = flat - drafting * np.tile(is_drafted, gains.shape[1])
+    # No token is verified that brings less than the cheapest one costs.
+    rise = float((verification[1:] - verification[:-1]).min(initial=np.inf))
+    items = (net > pace * max(rise, 0.0)).nonzero()[0]
+    if not len(items):
+        return None
+    net = net[items]
+    order = (_TINY * items - net).argsort()  # of equals the earlier position comes first
+    items, net = items[order], net[order]
+    depths = items // num + 1
+    if is_drafted is not None and is_mixed:
+        depths *= is_drafted[items % num]
+    worth = net.cumsum() - pace * verification[1 : len(net) + 1]
+    last = int(worth.argmax())
+    deepest = int(depths[: last + 1].max())
+    best = float(worth[last]) - pace * _shared(prices, deepest)
+    taken = items[: last + 1]
+    if deepest > (0 if is_mixed else 1) and prices.per_depth + prices.overhead > 0:
+        # Less deep is worth less and costs less.
+        levels = np.arange(0 if is_mixed else 1, deepest)[:, None]
+        allowed = depths <= levels  # (levels, draft tokens)
+        seconds = verification.take(allowed.cumsum(axis=1, dtype=np.intp))
+        seconds += prices.per_depth * levels + prices.overhead * (levels > 0)
+        scores = (net * allowed).cumsum(axis=1) - pace * seconds
+        row, last = divmod(int(scores.argmax()), len(net))
+        if scores[row, last] > best:
+            best, taken = float(scores[row, last]), items[: last + 1][allowed[row, : last + 1]]
+            deepest = int(levels[row, 0])
+    if best <= -pace * float(verification[0]):
+        return None
+    num_taken, spent = len(taken), prices.per_token * len(taken)
+    if is_drafted is not None and is_mixed:
+        spent = prices.per_token * int(is_drafted[taken % num].sum())
+    seconds_taken = float(verification[num_taken]) + spent + _shared(prices, deepest)
+    more = float(verification[min(num_taken + 1, len(verification) - 1)] - verification[num_taken])
+    return Allocation(
+        np.bincount(taken % num, minlength=num),
+        (emitted + float(flat[taken].sum())) / seconds_taken,
+        pace * max(more, 0.0) + drafting,
+    )
 
 
 _TINY = 1e-13
 
 
-def _least_rise(verification: Floats) -> float:
-    return max(float((verification[1:] - verification[:-1]).min(initial=np.inf)), 0.0)
+def _shared(prices: Prices, depth: int) -> float:
+    return prices.overhead + prices.per_depth * depth if depth else 0.0

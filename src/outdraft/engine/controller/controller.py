@@ -27,6 +27,7 @@ _DRAFT_HAZARD = 0.4  # of a draft's tokens, before anything was seen
 # Matches up to so many tokens, and the hazard of what follows them, before anything was seen.
 _MATCHES = ((2, 0.6), (4, 0.45), (8, 0.25), (10**9, 0.12))
 _LIKENESS = 0.3  # above it, a prompt comes again often: its matches are counted apart
+_DAMPED = 0.97  # a token counts so much for a sequence that had no drafts in the last round
 _MOST_WEIGHT = 4.0  # of a token of a sequence that is late
 
 
@@ -44,6 +45,7 @@ class _Batch:
     kinds: Ints
     is_drafted: Bools  # by the draft; else looked up
     prices: ProposerCosts
+    weights: Floats  # of a token: more than 1 for those who are late
     probes: frozenset[int] = frozenset()  # rows
 
 
@@ -101,8 +103,10 @@ class Controller:
         if drafted:
             self._learn(batch, drafted, [rows[each.id] for each in drafted])
         more = self._learn_costs(batch, drafted, times) - float(batch.verification[0])
-        emitted = len(outcomes) + sum([each.accepted for each in drafted])
-        self._ledger.settle(batch.plain, batch.plain + more, emitted / len(outcomes))
+        weights = batch.weights
+        accepted = sum([each.accepted * weights[rows[each.id]] for each in drafted])
+        emitted = 1 + float(accepted) / float(weights.sum())
+        self._ledger.settle(batch.plain, batch.plain + more, emitted)
 
     def release(self, id: int) -> None:
         """The sequence is over. Harmless when it is unknown."""
@@ -115,8 +119,8 @@ class Controller:
         num, slots = len(candidates), self._roster.slots(candidates)
         rooms = np.array([each.room for each in candidates])
         context = sum([each.context for each in candidates]) / num
-        has_lookups = any(each.lookups for each in candidates)
-        width = self._max_lookup if has_lookups else self._max_k
+        found = [lookup.length for each in candidates for lookup in each.lookups]
+        width = max(self._max_k, min(max(found, default=0), self._max_lookup))
         tokens, gains = num + other_tokens, np.zeros((num, width))
         costs, kinds = ProposerCosts(), np.zeros(num, np.int64)
         if self._draft is not None:
@@ -142,6 +146,7 @@ class Controller:
             kinds,
             np.full(num, self._draft is not None),
             costs,
+            np.ones(num),
         )
 
     def _values(self, batch: _Batch) -> Floats:
@@ -150,8 +155,9 @@ class Controller:
         values = batch.plain / len(batch.candidates) * self._roster.seconds_per_token(batch.slots)
         for row, each in enumerate(batch.candidates):
             if each.lateness is not None and each.lateness > 1:
-                values[row] *= min(each.lateness, _MOST_WEIGHT)
-        return values
+                batch.weights[row] = min(each.lateness, _MOST_WEIGHT)
+        values *= np.where(self._roster.is_off[batch.slots], _DAMPED, 1.0)
+        return values * batch.weights
 
     def _account(self, batch: _Batch, lengths: Ints, price: float) -> None:
         """What each is expected to get in this round, and its share of the seconds: those of its

@@ -27,7 +27,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 BANDS = (0.0, 0.4, 0.8, 1.1)  # temperatures up to each; the last band is above all
-_PRIOR_TRIALS = 3.0
+_PRIOR_TRIALS = 8.0
 _BAND_TRIALS = 6.0  # what all bands together weigh beside a band's own
 _MOST_TRIALS = 300.0  # more are halved: older ones count less
 _STRENGTH = 2.0  # of the frailty's prior, in refused tokens
@@ -64,13 +64,19 @@ class FleetHazards:
         self.sums = self.hazards.cumsum(axis=2)
         return len(self._first) - 1
 
-    def count(self, kinds: Ints, bands: Ints, tried: Ints, refused: Bools) -> None:
-        """Rounds in which `tried` positions were decided, the last one refused or not."""
+    def count(
+        self, kinds: Ints, bands: Ints, tried: Ints, refused: Bools, frailties: Floats
+    ) -> None:
+        """Rounds in which `tried` positions were decided, the last one refused or not. Those who
+        come beyond the first position are refused less than others: each counts there as much as
+        its frailty."""
         of_kinds, of_bands, of_width = self._tried.shape
         ends = (kinds * of_bands + bands) * (of_width + 1) + tried
         size, shape = of_kinds * of_bands * (of_width + 1), (of_kinds, of_bands, of_width + 1)
-        reached = np.bincount(ends, minlength=size).reshape(shape)
-        self._tried += reached[..., ::-1].cumsum(axis=2)[..., ::-1][..., 1:]
+        reached = np.bincount(ends, frailties, size).reshape(shape)
+        reached = reached[..., ::-1].cumsum(axis=2)[..., ::-1]
+        reached[..., 1] = np.bincount(ends, minlength=size).reshape(shape).sum(axis=2)
+        self._tried += reached[..., 1:]
         self._refused += np.bincount(ends[refused], minlength=size).reshape(shape)[..., 1:]
         full = self._tried[..., 0] > _MOST_TRIALS
         if full.any():
@@ -168,6 +174,8 @@ class Posterior:
         refused = accepted < drafted
         tried = np.minimum(np.minimum(accepted + 1, drafted), self.fleet.hazards.shape[2])
         expected = self.fleet.sums[kinds, bands, tried - 1]
+        frailties = self.frailties.means[at]
         counted = self.frailties.observe(at, expected, refused, now) | probed
         if counted.any():
-            self.fleet.count(kinds[counted], bands[counted], tried[counted], refused[counted])
+            some = kinds[counted], bands[counted], tried[counted], refused[counted]
+            self.fleet.count(*some, frailties[counted])
