@@ -111,8 +111,12 @@ def over_mixed(every: Sequence[Compared], policy: str) -> float:
 
 
 def judge(every: Sequence[Compared]) -> int:
-    against_best = {each.case.name: each.over(OURS, each.best_fixed) for each in every}
-    against_off = {each.case.name: each.over(OURS, OFF) for each in every}
+    names = [f"{each.case.name}, {each.case.machine}" for each in every]
+    assert len(set(names)) == len(names)  # else one hides behind another
+    against_best = {
+        name: each.over(OURS, each.best_fixed) for name, each in zip(names, every, strict=True)
+    }
+    against_off = {name: each.over(OURS, OFF) for name, each in zip(names, every, strict=True)}
     worst, slowest = (min(each, key=lambda n: each[n]) for each in (against_best, against_off))
     single, ours = best_single(every), over_mixed(every, OURS)
     one_k = over_mixed(every, ONE_K)

@@ -35,6 +35,9 @@ _KEPT = 0.95  # of a sequence's evidence from one of its rounds to the next
 _LEAST_KEPT = 0.5  # after a pause
 _FLEET_ROUNDS = 16  # of each sequence
 _LARGEST_HAZARD = 0.98
+# Later positions have at least so much of a sequence's hazard at the first: the fleet's fall partly
+# because only good sequences come that far.
+_LEAST_SHARE = 0.7
 
 _KEPT_AFTER = np.maximum(_KEPT ** np.arange(65.0), _LEAST_KEPT)  # rounds
 
@@ -158,6 +161,7 @@ class Posterior:
         rates = self.fleet.hazards[kinds, bands]
         rates *= self.frailties.means[proposers, slots][:, None]
         np.minimum(rates, _LARGEST_HAZARD, out=rates)
+        np.maximum(rates, _LEAST_SHARE * rates[:, :1], out=rates)
         return survival(1.0 - rates)
 
     def observe(
