@@ -35,7 +35,7 @@ def draw(every: Sequence[Compared], single: str) -> str:
     }
     mixed = [each for each in every if each.case.is_mixed] or every
     right = {}
-    for name in (OFF, f"always {single}", *RULES, OURS):
+    for name in (OFF, f"always {single}", *(each for each in RULES if each != "up and down"), OURS):
         pairs = []
         for each in mixed:
             policy = each.best_of(name) if name in RULES else name.removeprefix("always ")

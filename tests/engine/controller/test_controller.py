@@ -165,3 +165,18 @@ def test_nothing_to_plan() -> None:
     controller = Controller(FLAT)
     assert controller.plan([]) == []
     controller.observe([], StepTimes(0.01))
+
+
+def test_many_sequences_beside_long_prompts() -> None:
+    controller = Controller(FLAT)
+    batch = candidates(200, lookups=(LookupDraft("ngram", 16, 12),))
+    plans = controller.plan(batch, other_tokens=4096)
+    assert [plan.id for plan in plans] == list(range(200))
+
+
+def test_drafts_of_another_proposer_teach_nothing() -> None:
+    controller = Controller(FLAT)
+    [plan] = controller.plan(candidates(1))
+    assert plan.proposer == "head"
+    controller.observe([Outcome(0, "ngram", 8, 0)], StepTimes(0.01))
+    assert controller.plan(candidates(1))[0].k == plan.k

@@ -100,8 +100,10 @@ class Controller:
             return
         rows = {each.id: row for row, each in enumerate(batch.candidates)}
         drafted = [each for each in outcomes if each.proposer is not None and each.drafted > 0]
-        if drafted:
-            self._learn(batch, drafted, [rows[each.id] for each in drafted])
+        # What was drafted by another than the plan says is counted as tokens alone.
+        as_planned = [each for each in drafted if each.proposer == batch.proposers[rows[each.id]]]
+        if as_planned:
+            self._learn(batch, as_planned, [rows[each.id] for each in as_planned])
         more = self._learn_costs(batch, drafted, times) - float(batch.verification[0])
         weights = batch.weights
         accepted = sum([each.accepted * weights[rows[each.id]] for each in drafted])
@@ -117,7 +119,7 @@ class Controller:
     def _drafts(self, candidates: Seq[Candidate], other_tokens: int) -> _Batch:
         """The batch with what the draft would give."""
         num, slots = len(candidates), self._roster.slots(candidates)
-        rooms = np.array([each.room for each in candidates])
+        rooms = [each.room for each in candidates]
         context = sum([each.context for each in candidates]) / num
         found = [lookup.length for each in candidates for lookup in each.lookups]
         width = max(self._max_k, min(max(found, default=0), self._max_lookup))
@@ -130,7 +132,8 @@ class Controller:
             every = self._posterior.gains(kind, proposer, slots, self._roster.bands[slots])
             gains[:, : self._max_k] = every[:, : self._max_k]
             kinds[:] = kind
-        gains[np.arange(width) >= rooms[:, None]] = 0.0
+        if min(rooms) < width:
+            gains[np.arange(width) >= np.array(rooms)[:, None]] = 0.0
         verification = self.costs.verification(tokens, num * width, num, context)
         plain = float(verification[0])
         if other_tokens:
@@ -163,6 +166,9 @@ class Controller:
         """What each is expected to get in this round, and its share of the seconds: those of its
         own draft tokens, and an equal part of the rest."""
         num, drafted = len(lengths), int(lengths.sum())
+        if not drafted:
+            self._roster.account(batch.slots, 1.0, 1.0)
+            return
         depth = int(lengths[batch.is_drafted].max(initial=0))
         seconds = float(batch.verification[drafted] - batch.verification[0]) + batch.plain
         seconds += batch.prices.seconds(depth, int(lengths[batch.is_drafted].sum()))
@@ -209,6 +215,10 @@ class Controller:
 
     def _probe(self, batch: _Batch, lengths: Ints, prices: Prices) -> None:
         """One token for some without drafts."""
+        num_drafted = int(lengths.sum())
+        next_token = batch.verification[num_drafted : num_drafted + 2]
+        if len(next_token) < 2 or next_token[1] - next_token[0] > self._ledger.for_probes:
+            return
         is_due = (lengths == 0) & (self._roster.due[batch.slots] <= self._now)
         is_due &= batch.gains[:, 0] > 0
         if not is_due.any():
@@ -219,7 +229,7 @@ class Controller:
             [(row, bool(batch.is_drafted[row]), batch.candidates[row].behind) for row in rows],
             self._ledger.for_probes,
             batch.verification,
-            int(lengths.sum()),
+            num_drafted,
             prices,
             batch.prices.catch_up,
             bool(lengths[batch.is_drafted].any()),

@@ -12,7 +12,7 @@ from outdraft.step_costs import ProposerCosts, RoundCosts, StepCosts
 
 Floats = NDArray[np.float64]
 
-_MOST_TOKENS = 2048  # of a step for which costs are worked out ahead
+_FIRST_TOKENS = 1024  # of a step, for which costs are worked out ahead; more when they are needed
 _LEVEL_SHARE, _KNOT_SHARE = 0.02, 0.05  # of an error that is learned from one round, in the end
 _LARGEST_ERROR = 0.3  # as a logarithm; what is slower was held up by something else
 _EVERY = 16  # rounds after which corrections are spread over all sizes
@@ -24,19 +24,18 @@ class LiveCosts:
 
     def __init__(self, costs: RoundCosts) -> None:
         self.costs = costs
-        tokens = np.arange(1, _MOST_TOKENS + 1)
-        measured = StepCosts(costs.by_tokens)
-        self._base = np.array([measured.seconds(float(each)) for each in tokens])
-        self._logs, self._knots = np.log(tokens), np.log(list(measured.measured))
+        self._knots = np.log(sorted(costs.by_tokens))
         self._sizes: list[float] = self._knots.tolist()
         self._level, self._rounds = 0.0, 0
         self._corrections = np.zeros(len(self._knots))
         self._weights = np.zeros(len(self._knots))
-        self._factors = np.ones(_MOST_TOKENS)
+        self._grow(_FIRST_TOKENS)
         self._drafting = dict.fromkeys(costs.proposers, (0.0, 0))  # correction, rounds
 
     def verification(self, tokens: int, num_more: int, sequences: int, context: float) -> Floats:
         """Seconds of steps of `tokens` to `tokens + num_more` tokens."""
+        if tokens + num_more > len(self._base):
+            self._grow(2 * (tokens + num_more))
         at = slice(tokens - 1, tokens + num_more)
         costs, more = self.costs, max(context - self.costs.context, 0.0)
         fixed = costs.per_sequence * (sequences - 1) + costs.per_read * sequences * more
@@ -63,8 +62,17 @@ class LiveCosts:
                 self._corrections[knot] += share * (error - learned)
                 self._weights[knot] += near
         if self._rounds < _EVERY or self._rounds % _EVERY == 0:
-            spread = np.interp(self._logs, self._knots, self._corrections)
-            self._factors = np.exp(self._level + spread)
+            self._spread()
+
+    def _grow(self, num_tokens: int) -> None:
+        tokens, measured = np.arange(1, num_tokens + 1), StepCosts(self.costs.by_tokens)
+        self._base = np.array([measured.seconds(float(each)) for each in tokens])
+        self._logs = np.log(tokens)
+        self._spread()
+
+    def _spread(self) -> None:
+        spread = np.interp(self._logs, self._knots, self._corrections)
+        self._factors = np.exp(self._level + spread)
 
     def _near(self, x: float) -> tuple[tuple[int, float], ...]:
         """The sizes around it, with how near each is, from 0 to 1."""

@@ -61,7 +61,7 @@ class Roster:
         values: Floats = self._seconds[slots] / self._tokens[slots]
         return values
 
-    def account(self, slots: Ints, seconds: Floats, tokens: Floats) -> None:
+    def account(self, slots: Ints, seconds: Floats | float, tokens: Floats | float) -> None:
         """A round: tokens that each is expected to get, for so much of a plain step."""
         self._seconds[slots] = _MEMORY * self._seconds[slots] + (1 - _MEMORY) * seconds
         self._tokens[slots] = _MEMORY * self._tokens[slots] + (1 - _MEMORY) * tokens
