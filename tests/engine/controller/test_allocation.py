@@ -102,3 +102,8 @@ def test_nothing_where_nothing_pays() -> None:
     found = allocate(np.full((3, 4), 0.1), np.arange(1.0, 14.0), Prices(), emitted=3.0)
     assert found.lengths.tolist() == [0, 0, 0]
     assert found.goodput == 3.0
+
+
+def test_no_room_for_any_draft() -> None:
+    assert allocate(np.zeros((2, 3)), np.ones(1), Prices(), emitted=2.0).goodput == 2.0
+    assert allocate(np.zeros((2, 3)), np.ones(1), Prices(), emitted=2.0, pace=1.0).goodput == 2.0

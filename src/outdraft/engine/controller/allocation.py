@@ -92,7 +92,9 @@ def _best_at(
     depths = items // num + 1
     if is_drafted is not None and is_mixed:
         depths *= is_drafted[items % num]
-    worth = net.cumsum() - pace * verification[1 : len(net) + 1]
+    paid = pace * verification[: len(net) + 1]
+    worth = net.cumsum()
+    worth -= paid[1:]
     last = int(worth.argmax())
     deepest = int(depths[: last + 1].max())
     best = float(worth[last]) - pace * _shared(prices, deepest)
@@ -101,23 +103,25 @@ def _best_at(
         # Less deep is worth less and costs less.
         levels = np.arange(0 if is_mixed else 1, deepest)[:, None]
         allowed = depths <= levels  # (levels, draft tokens)
-        seconds = verification.take(allowed.cumsum(axis=1, dtype=np.intp))
-        seconds += prices.per_depth * levels + prices.overhead * (levels > 0)
-        scores = (net * allowed).cumsum(axis=1) - pace * seconds
+        scores = (net * allowed).cumsum(axis=1)
+        scores -= paid.take(allowed.cumsum(axis=1, dtype=np.intp))
+        scores -= [[pace * _shared(prices, each)] for each in range(deepest - len(levels), deepest)]
         row, last = divmod(int(scores.argmax()), len(net))
         if scores[row, last] > best:
             best, taken = float(scores[row, last]), items[: last + 1][allowed[row, : last + 1]]
             deepest = int(levels[row, 0])
-    if best <= -pace * float(verification[0]):
+    num_taken = len(taken)
+    if best <= -float(paid[0]):
         return None
-    num_taken, spent = len(taken), prices.per_token * len(taken)
+    num_drafted = num_taken
     if is_drafted is not None and is_mixed:
-        spent = prices.per_token * int(is_drafted[taken % num].sum())
-    seconds_taken = float(verification[num_taken]) + spent + _shared(prices, deepest)
+        num_drafted = int(is_drafted[taken % num].sum())
+    seconds = float(verification[num_taken]) + _shared(prices, deepest)
+    tokens = emitted + best + pace * seconds + drafting * num_drafted
     more = float(verification[min(num_taken + 1, len(verification) - 1)] - verification[num_taken])
     return Allocation(
         np.bincount(taken % num, minlength=num),
-        (emitted + float(flat[taken].sum())) / seconds_taken,
+        tokens / (seconds + prices.per_token * num_drafted),
         pace * max(more, 0.0) + drafting,
     )
 
