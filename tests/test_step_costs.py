@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outdraft.step_costs import DraftingCosts, StepCosts, interpolate, verification_costs
+from outdraft.step_costs import (
+    DraftingCosts,
+    DraftPoint,
+    ProposerCosts,
+    RoundCosts,
+    StepCosts,
+    StepPoint,
+    interpolate,
+    verification_costs,
+)
 
 TIMES = st.floats(1e-4, 1.0)
 TABLE = {1: 0.030, 4: 0.030, 8: 0.035, 16: 0.045, 32: 0.070, 64: 0.120}
@@ -88,3 +98,49 @@ def test_a_curve_goes_through_what_is_known() -> None:
 
 def test_no_step_is_quicker_than_a_plain_one() -> None:
     assert DraftingCosts({8: 0.7}).at(4) == 1
+
+
+def planted_round(tokens: int, sequences: int, context: int) -> float:
+    """Seconds of a machine on which everything is a line."""
+    more = context - 128
+    own = 0.01 + 0.002 * tokens + 0.001 * (sequences - 1)
+    return own + 1e-6 * sequences * more + 1e-7 * tokens * more
+
+
+SHAPES = [(1, 1, 128), (8, 1, 128), (32, 1, 128), (4, 4, 128), (8, 1, 1024), (16, 16, 512),
+          (1, 1, 2048)]  # fmt: skip
+
+
+def test_round_costs_find_what_was_planted() -> None:
+    costs = RoundCosts.fit([StepPoint(*each, planted_round(*each)) for each in SHAPES])
+    for shape in [(20, 4, 700), (2, 2, 128), (64, 8, 300)]:
+        assert costs.verification(*shape) == pytest.approx(planted_round(*shape))
+    assert costs.verification(1, 1, 16) == pytest.approx(planted_round(1, 1, 128))
+
+
+def test_drafting_costs_find_what_was_planted() -> None:
+    planted = ProposerCosts(0.003, 0.002, 0.0001, 0.00001)
+    points = [DraftPoint(n, d, planted.seconds(d, n * d)) for n in (1, 4, 16) for d in (1, 3, 5)]
+    found = ProposerCosts.fit(points, catch_up=0.00001)
+    assert found.seconds(4, 32, 100) == pytest.approx(planted.seconds(4, 32, 100))
+    assert found.seconds(0, 0) == 0
+
+
+@given(noise=st.lists(st.floats(-0.009, 0.009), min_size=len(SHAPES), max_size=len(SHAPES)))
+@settings(deadline=None)
+def test_noise_makes_nothing_cheaper(noise: list[float]) -> None:
+    points = [
+        StepPoint(*each, planted_round(*each) + more)
+        for each, more in zip(SHAPES, noise, strict=True)
+    ]
+    costs = RoundCosts.fit(points)
+    assert min(costs.per_sequence, costs.per_read, costs.per_row_read) >= 0
+
+
+def test_round_costs_survive_json() -> None:
+    costs = RoundCosts(
+        {1: 0.01, 8: 0.02}, 128, 0.001, 1e-6, 1e-7, {"eagle": ProposerCosts(0.1, 0.2, 0.3, 0.4)}
+    )
+    assert RoundCosts.from_json(json.loads(json.dumps(costs.to_json()))) == costs
+    assert costs.drafting("eagle", 2, 6) == pytest.approx(0.1 + 0.4 + 1.8)
+    assert costs.drafting("ngram", 2, 6) == 0

@@ -5,15 +5,18 @@ A round proposes k draft tokens and verifies them in one step of k+1. Two number
     tokens  that it emits on average: the accepted ones, and one of the target's own
     cost    in plain steps: 1 is what one token costs without speculation
 
-The speedup is tokens / cost. `tune` predicts, `decide` checks and the server reports with the
-functions of this module. Acceptance comes as counts (`acceptance.py`), costs as seconds of steps
-(`step_costs.py`).
+The speedup is tokens / cost. `tune` predicts, `decide` checks, the server reports and the engine's
+controller chooses with the functions of this module. Acceptance comes as counts (`acceptance.py`),
+costs as seconds of steps (`step_costs.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
 
 from outdraft.acceptance import Acceptance
 
@@ -24,6 +27,13 @@ _ALMOST_SURE = 0.999
 def speedup(tokens: float, cost: float) -> float:
     """Over no speculation, for rounds of so many tokens at such a cost."""
     return tokens / cost
+
+
+def survival(rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The chance of each draft position to be accepted together with all before it, from the
+    chances (…, positions) of each where all before it are. Their sum is the expected number of
+    accepted tokens; each is what its position adds to it."""
+    return np.cumprod(rates, axis=-1, dtype=np.float64)
 
 
 def plain_seconds(num_emitted: int, num_sequences: int, step_seconds: float) -> float:

@@ -1,0 +1,1 @@
+"""A made-up server under speculation: planted acceptance, planted costs, real policies."""

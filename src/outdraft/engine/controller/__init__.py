@@ -1,0 +1,13 @@
+"""Which proposer and which draft length every sequence gets in a round (pure)."""
+
+from outdraft.engine.controller.controller import Controller
+from outdraft.engine.controller.words import (
+    Candidate,
+    DraftPlan,
+    LookupDraft,
+    Outcome,
+    StepTimes,
+    Why,
+)
+
+__all__ = ["Candidate", "Controller", "DraftPlan", "LookupDraft", "Outcome", "StepTimes", "Why"]

@@ -1,0 +1,182 @@
+"""The controller with planted acceptance, round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from outdraft.engine.controller import (
+    Candidate,
+    Controller,
+    DraftPlan,
+    LookupDraft,
+    Outcome,
+    StepTimes,
+    Why,
+)
+from outdraft.step_costs import ProposerCosts, RoundCosts
+
+HEAD = ProposerCosts(0.0003, 0.0003, 0.00005)
+FLAT = RoundCosts({1: 0.010, 64: 0.012, 512: 0.040}, proposers={"head": HEAD})
+STEEP = RoundCosts({1: 0.001, 64: 0.064, 512: 0.512}, proposers={"head": HEAD})
+
+
+def candidates(num: int, **fields: object) -> list[Candidate]:
+    return [Candidate(id, 0.0, 200, 50, **fields) for id in range(num)]  # type: ignore[arg-type]
+
+
+def drive(
+    controller: Controller,
+    rounds: int,
+    batch: list[Candidate],
+    rate: Callable[[DraftPlan, int], float],
+    costs: RoundCosts,
+    seed: int = 0,
+) -> list[list[DraftPlan]]:
+    """Plays rounds; `rate` of a plan's sequence in a round."""
+    chance, history = np.random.default_rng(seed), []
+    for now in range(rounds):
+        plans = controller.plan(batch)
+        outcomes, drafted = [], []
+        for plan in plans:
+            right = (chance.random(plan.k) < rate(plan, now)).tolist()
+            accepted = right.index(False) if False in right else plan.k
+            outcomes.append(Outcome(plan.id, plan.proposer, plan.k, accepted))
+            drafted += [plan.k] if plan.proposer == "head" else []
+        tokens = len(batch) + sum(plan.k for plan in plans)
+        drafting = costs.drafting("head", max(drafted, default=0), sum(drafted))
+        seconds = costs.verification(tokens, len(batch), 200)
+        controller.observe(outcomes, StepTimes(seconds, {"head": drafting} if drafted else {}))
+        history.append(plans)
+    return history
+
+
+def mean_k(history: list[list[DraftPlan]], id: int = 0) -> float:
+    return float(np.mean([plan.k for plans in history for plan in plans if plan.id == id]))
+
+
+def test_the_same_again() -> None:
+    first, second = (
+        drive(Controller(FLAT), 60, candidates(3), lambda plan, now: 0.5 + 0.2 * plan.id, FLAT)
+        for _ in range(2)
+    )
+    assert first == second
+
+
+def test_drafts_where_they_pay_and_not_where_they_do_not() -> None:
+    good = drive(Controller(FLAT), 100, candidates(2), lambda plan, now: 0.9, FLAT)
+    bad = drive(Controller(STEEP), 100, candidates(8), lambda plan, now: 0.3, STEEP)
+    assert mean_k(good[20:]) > 3
+    assert mean_k(bad[20:]) < 0.1
+
+
+def test_each_sequence_has_its_own_length() -> None:
+    rates = [0.9, 0.05]
+    history = drive(Controller(FLAT), 120, candidates(2), lambda plan, now: rates[plan.id], FLAT)
+    assert mean_k(history[30:], 0) > 5
+    assert mean_k(history[30:], 1) < 2.5  # a token costs little on this machine
+
+
+def test_limits_are_kept() -> None:
+    batch = [
+        Candidate(0, 0.0, 200, 0, (LookupDraft("ngram", 8, 12),)),
+        Candidate(1, 0.0, 200, 2),
+        Candidate(2, 0.0, 200, 50, (LookupDraft("ngram", 3, 12),)),
+    ]
+    history = drive(Controller(FLAT), 40, batch, lambda plan, now: 0.95, FLAT)
+    for nothing, short, found in history:
+        assert (nothing.proposer, nothing.k, nothing.why) == (None, 0, Why.NO_ROOM)
+        assert short.k <= 2
+        assert found.k <= (3 if found.proposer == "ngram" else 8)
+
+
+def test_without_a_draft_there_are_lookups_alone() -> None:
+    costs = RoundCosts({1: 0.010, 64: 0.012})
+    batch = [Candidate(0, 0.0, 200, 50), Candidate(1, 0.0, 200, 50, (LookupDraft("suffix", 6, 9),))]
+    history = drive(Controller(costs), 20, batch, lambda plan, now: 0.9, costs)
+    assert history[-1][0].why == Why.NO_PROPOSER
+    assert (history[-1][1].proposer, history[-1][1].k) == ("suffix", 6)
+
+
+def test_a_long_match_goes_before_the_draft() -> None:
+    batch = candidates(1, lookups=(LookupDraft("ngram", 12, 10),))
+    rates = {"ngram": 0.97, "head": 0.6}
+    history = drive(
+        Controller(FLAT), 60, batch, lambda plan, now: rates[plan.proposer or "head"], FLAT
+    )
+    assert [plans[0].proposer for plans in history[30:]].count("ngram") > 25
+
+
+def test_matches_that_lead_astray_are_left() -> None:
+    batch = candidates(1, lookups=(LookupDraft("ngram", 12, 10),))
+    rates = {"ngram": 0.05, "head": 0.8}
+    history = drive(
+        Controller(FLAT), 80, batch, lambda plan, now: rates[plan.proposer or "head"], FLAT
+    )
+    assert [plans[0].proposer for plans in history[40:]].count("head") > 30
+
+
+def test_probes_are_few_and_bring_it_back() -> None:
+    """Bad for 400 rounds, good from then on."""
+    controller = Controller(FLAT)
+    history = drive(
+        controller, 600, candidates(1), lambda plan, now: 0.02 if now < 400 else 0.95, FLAT
+    )
+    bad = [plans[0] for plans in history[50:400]]
+    cost = FLAT.drafting("head", 1, 1) + FLAT.verification(2, 1, 200) - 0.010
+    spent = sum(cost for plan in bad if plan.why == Why.PROBE)
+    assert 0 < spent <= 0.0101 * len(bad) * 0.0103
+    assert mean_k(history[60:400]) < 0.3
+    assert mean_k(history[460:]) > 3
+
+
+def test_who_is_late_goes_first() -> None:
+    """At a price at which not all get drafts."""
+    steep = RoundCosts({1: 0.010, 4: 0.0105, 8: 0.018, 64: 0.12}, proposers={"head": HEAD})
+    late = [
+        Candidate(0, 0.0, 200, 50, lateness=3.0),
+        *(Candidate(id, 0.0, 200, 50, lateness=0.5) for id in (1, 2, 3)),
+    ]
+    history = drive(Controller(steep), 100, late, lambda plan, now: 0.8, steep)
+    others = np.mean([mean_k(history[30:], id) for id in (1, 2, 3)])
+    assert mean_k(history[30:], 0) > others + 0.5
+
+
+def test_prompts_in_the_step_make_no_draft_cheaper() -> None:
+    controller = Controller(STEEP)
+    drive(controller, 60, candidates(4), lambda plan, now: 0.3, STEEP)
+    plans = controller.plan(candidates(4), other_tokens=256)
+    assert sum(plan.k for plan in plans) <= 1  # a probe
+
+
+def test_a_sequence_that_is_over_leaves_nothing() -> None:
+    controller = Controller(FLAT)
+    drive(controller, 60, candidates(1), lambda plan, now: 0.02, FLAT)
+    assert controller.plan(candidates(1))[0].k <= 1
+    controller.release(0)
+    controller.release(0)
+    controller.release(12345)
+    assert controller._posterior.frailties.means[0, 0] == pytest.approx(1.0)
+
+
+def test_nothing_to_plan() -> None:
+    controller = Controller(FLAT)
+    assert controller.plan([]) == []
+    controller.observe([], StepTimes(0.01))
+
+
+def test_many_sequences_beside_long_prompts() -> None:
+    controller = Controller(FLAT)
+    batch = candidates(200, lookups=(LookupDraft("ngram", 16, 12),))
+    plans = controller.plan(batch, other_tokens=4096)
+    assert [plan.id for plan in plans] == list(range(200))
+
+
+def test_drafts_of_another_proposer_teach_nothing() -> None:
+    controller = Controller(FLAT)
+    [plan] = controller.plan(candidates(1))
+    assert plan.proposer == "head"
+    controller.observe([Outcome(0, "ngram", 8, 0)], StepTimes(0.01))
+    assert controller.plan(candidates(1))[0].k == plan.k

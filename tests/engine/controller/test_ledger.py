@@ -1,0 +1,46 @@
+"""Whatever happens, losses and probes stay within their accounts."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outdraft.engine.controller.ledger import Ledger
+
+PLAIN = 0.01
+
+
+@given(st.lists(st.tuples(st.floats(1, 2), st.floats(1, 3)), min_size=50, max_size=300))
+@settings(deadline=None)
+def test_losses_are_bounded(rounds: list[tuple[float, float]]) -> None:
+    """Rounds of a cost and tokens, in plain steps, as long as drafts are not held back."""
+    ledger, lost, steps = Ledger(), 0.0, 0.0
+    for cost, tokens in rounds:
+        if ledger.is_held_back:
+            cost, tokens = 1.0, 1.0
+        ledger.settle(PLAIN, cost * PLAIN, tokens)
+        lost, steps = lost + cost - tokens, steps + cost
+        assert lost <= 7 + 0.003 * steps + 1e-9
+
+
+def test_drafts_come_back_after_a_while() -> None:
+    ledger = Ledger()
+    while not ledger.is_held_back:
+        ledger.settle(PLAIN, 1.5 * PLAIN, 1.0)
+    rounds = 0
+    while ledger.is_held_back:
+        ledger.settle(PLAIN, PLAIN, 1.0)
+        rounds += 1
+    assert 100 < rounds < 2000
+
+
+@given(st.lists(st.floats(0, 0.02), min_size=200, max_size=200))
+@settings(deadline=None, max_examples=20)
+def test_probes_take_one_percent(prices: list[float]) -> None:
+    ledger, paid = Ledger(), 0.0
+    for price in prices:
+        if price <= ledger.for_probes:
+            ledger.pay_probes(price)
+            paid += price
+        ledger.settle(PLAIN, PLAIN, 1.0)
+    assert paid <= 0.01 * len(prices) * PLAIN + 1e-9
