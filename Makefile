@@ -16,7 +16,7 @@ COMPILE  = $(or $(wildcard $(BIN)/python),$(PYTHON)) dev/compile_native.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native tune demo check docs test test-slow test-engines clean
+.PHONY: help setup native tune demo check docs test test-wheel test-slow test-engines clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,10 @@ test: setup  ## the fast suite with real llama.cpp (fetches the default model on
 	@# Three for two cores: many tests wait for a server or a process.
 	@$(BIN)/python -m pytest -m "not slow" -rsR --numprocesses 3 --dist loadfile --no-loadscope-reorder \
 		$(addprefix --ignore=,$(filter-out $(wildcard tests/engines/test_*llamacpp*.py),$(wildcard tests/engines/test_*.py)))
+
+test-wheel: setup  ## the wheel in clean environments, alone and with each extra (2 GB, removed after)
+	@echo "test: the wheel"
+	@$(BIN)/python dev/try_wheel.py
 
 test-slow: setup  ## the long runs: exactness on the real model, statistics, properties with new examples
 	@echo "test: the slow suite"

@@ -17,6 +17,8 @@ from outdraft.cli.main import COMMANDS
 ROOT = Path(__file__).parent.parent
 ALWAYS = ("CONTRIBUTING.md", "CHANGELOG.md", "dev/LOG.md")  # named in the site's menu
 _LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
+_INLINE = re.compile(r"<code>[^<]*</code>")
+_FLAG = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
 _ITEM = re.compile(r"(?:[-*]|\d+\.) ")
 
 
@@ -106,6 +108,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if path.startswith("reference/"):
         return markdown
     return separated(relinked(repository_path(path), markdown))
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Flags as words of their own: a browser would end a line after a hyphen."""
+    return _INLINE.sub(
+        lambda code: _FLAG.sub(lambda flag: f'<span class="flag">{flag[0]}</span>', code[0]), html
+    )
 
 
 def _shown(path: str) -> str:

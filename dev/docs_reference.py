@@ -41,8 +41,8 @@ def _row(option: Option) -> str:
     words = [option.flag] if is_flag else []
     if not option.is_switch:
         words.append(option.value_name or option.key.upper())
-    default = "" if option.default is None else f"`{_cell(option.shown_default)}`"
-    return f"| `{_cell(' '.join(words))}` | {_meaning(option)} | {default} |"
+    default = "" if option.default is None else _code(option.shown_default)
+    return f"| {_code(' '.join(words))} | {_meaning(option)} | {default} |"
 
 
 def _meaning(option: Option) -> str:
@@ -55,7 +55,7 @@ def _meaning(option: Option) -> str:
         notes.append(f"at least {option.minimum:g}")
     if option.is_required:
         notes.append("has to be given")
-    if option.repeats:
+    if option.repeats and "repeated" not in option.help:
         notes.append("may be given several times")
     if option.also:
         notes.append("earlier: " + ", ".join(f"`{each}`" for each in option.also))
@@ -65,6 +65,12 @@ def _meaning(option: Option) -> str:
 def _cell(text: str) -> str:
     """In a row of a table, even where it holds the sign that ends a cell."""
     return " ".join(text.split()).replace("|", "\\|")
+
+
+def _code(text: str) -> str:
+    """Of a cell. Between backticks a backslash would be shown, so the sign is written as HTML."""
+    words = html.escape(" ".join(text.split()), quote=False).replace("|", "&#124;")
+    return f"<code>{words}</code>"
 
 
 def _plain(text: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -12,6 +14,7 @@ import yaml
 
 from outdraft.cli.main import COMMANDS, find_command
 from tests.docs.written import DOCS, PAGES, ROOT, in_blocks, name_of
+from tests.report.test_one_answer import QUOTED, text_of
 
 TUTORIALS = sorted(each for each in map(name_of, PAGES) if each.startswith("tutorials/"))
 WITH_LINKS = (*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "dev" / "LOG.md")
@@ -58,6 +61,13 @@ def test_links_lead_somewhere(page: object) -> None:
             assert anchor in anchors(target.read_text()), f"{link}#{anchor}"
 
 
+def test_what_people_stumbled_over_is_on_no_page() -> None:
+    """Reports of the gallery are pages of earlier versions."""
+    pages = [*PAGES, *(DOCS / "reports").glob("*.html")]
+    texts = {name_of(page): text_of(page.read_text()) for page in pages}
+    assert [(name, words) for name in texts for words in QUOTED if words in texts[name]] == []
+
+
 def test_every_report_is_in_the_gallery() -> None:
     text = (DOCS / "reports" / "index.md").read_text()
     reports = [each.name for each in (DOCS / "reports").glob("*.html")]
@@ -68,14 +78,15 @@ def test_every_report_is_in_the_gallery() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_reference_has_every_option(name: str, reference: ModuleType) -> None:
     page = reference.command_page(name)
-    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    rows = [line for line in page.splitlines() if line.startswith("| <code>")]
     shown = [option for option in find_command(name).options if not option.is_hidden]
     assert len(rows) == len(shown)
     for option, row in zip(shown, rows, strict=True):
         cells = re.split(r"(?<!\\)\|", row)
         assert len(cells) == 5, "a cell holds no sign that ends it"
         if option.flag.startswith("-"):
-            assert cells[1].strip(" `").split()[0] == option.flag
+            assert re.findall(r"<code>([^\s<]*)", cells[1]) == [option.flag]
+        assert "\\" not in cells[1] + cells[3], "it would be shown"
         assert (option.default is None) is (not cells[3].strip())
     assert f"]({name}.md)" in reference.index_page()
 
@@ -84,3 +95,10 @@ def test_the_tutorials_are_typed_by_test_commands() -> None:
     assert len(TUTORIALS) == 4
     typed = {each.page for each in in_blocks()}
     assert set(TUTORIALS) <= typed
+
+
+def test_a_flag_is_one_word_of_a_line() -> None:
+    code = "import docs_hooks; print(docs_hooks.on_page_content('<code>serve --max-k 2</code>'))"
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    said = subprocess.run(command, cwd=ROOT / "dev", check=True, capture_output=True, text=True)
+    assert said.stdout == '<code>serve <span class="flag">--max-k</span> 2</code>\n'

@@ -9,7 +9,7 @@ import pytest
 
 from outdraft.backends.backend import Serving
 from outdraft.catalog.entries import SHIPPED_DRAFTS
-from outdraft.emit import engine_config, needs_folder
+from outdraft.emit import engine_config, needs_folder, write_form
 from outdraft.errors import OptionError, PairingError
 from outdraft.speculation import Speculation
 from outdraft.testing.tiny_heads import tiny_head
@@ -33,6 +33,18 @@ def test_others_take_files_as_they_are() -> None:
     assert not needs_folder("llamacpp", SHIPPED)
     assert not needs_folder("outdraft", SHIPPED)
     assert not needs_folder("outdraft", HEAD)
+
+
+@pytest.mark.parametrize("form", ["compose", "k8s"])
+def test_our_own_image_has_the_drafts_that_ship(form: str) -> None:
+    """By name: the folder of this installation is not in it. Models go where its user may write."""
+    head = Speculation("eagle", draft=HEAD, k=4)
+    text = write_form(engine_config("outdraft", head, Serving("smollm2-135m")), form)
+    assert HEAD in text
+    assert str(SHIPPED_DRAFTS[HEAD].path) not in text
+    assert "/models" in text
+    assert "huggingface" not in text
+    assert "GPU" not in text
 
 
 def draft_file(draft: str) -> str | None:

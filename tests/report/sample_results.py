@@ -220,6 +220,9 @@ def _arm(
     if number == 16 and speculation.method == "eagle" and k == 5:
         return replace(arm, state=states.FAILED, num_errors=12, reason="out of memory: the KV "
                        "cache needs 2.1 GiB, 1.4 GiB are free")  # fmt: skip
+    if rank > 10 and number == 16:
+        reason = "the run ended before"
+        return replace(arm, state=states.UNTRIED, predicted=None, reason=reason)
     if rank > 8:
         return arm
     blocks = 20 if rank == 0 else 12 if rank < 4 else 3 if rank > 6 else 6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from outdraft.report.bench_page import bench_page
 from outdraft.report.compare_page import compare_page
 from outdraft.stats.ratios import Ratio
 from tests.report.bench_pages import (
+    OTHER_PAGES,
     hostile_bench,
     hostile_run,
     invalid_sessions,
@@ -102,3 +104,17 @@ def test_nothing_could_be_compared() -> None:
     page = compare_page(nothing_compared())
     for words in ("Not proven either way", "No pair of requests was answered by both."):
         assert words in page
+
+
+@pytest.mark.parametrize("name", OTHER_PAGES)
+def test_no_two_regions_have_one_name(name: str) -> None:
+    """Else a screen reader's list of them has two that cannot be told apart."""
+    page = OTHER_PAGES[name]()
+    titles = re.findall(r"<h2[^>]*>(.*?)</h2>", page)
+    names = [*titles, *re.findall(r'role="region" aria-label="(.*?)"', page)]
+    assert len({each.lower() for each in names}) == len(names)
+    assert titles
+
+
+def test_a_speedup_and_its_interval_have_one_size() -> None:
+    assert compare_page(run_of(SHIP)).count('<span class="pair">') == 2 * 3

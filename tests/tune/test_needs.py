@@ -137,7 +137,7 @@ def test_that_time_will_not_do_is_said_as_soon_as_it_shows(tmp_path: Path) -> No
         assert told.again()[0] == ""
         journal.add(Start("concurrency 1", "eagle head k=4", 21.0))
         words, told = told.again()
-        assert words.startswith("at this pace, time: 7 engines to start, 2 loads to judge: about 1")
+        assert words.startswith("time at this pace: 7 engines to start, 2 loads to judge: about 1")
         assert "more than --budget 9m40s" in words
         assert told.again()[0] == "", "once"
         journal.add(Block("concurrency 1", "off", 0, 16.0, ()))

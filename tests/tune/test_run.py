@@ -90,11 +90,11 @@ def test_warnings_of_the_engine_are_shown_and_kept(
     made = replace(made, search=replace(made.search, budget_s=150.0))
     display = Display()
     results = run_tuning(made, tmp_path, display)
-    time_words = "time: 3 engines to start, 1 load to judge: about "
+    work = "3 engines to start, 1 load to judge: about "
     assert display.notes[:2] == [made.keeping.memory, f"note: {warning}"]
-    assert display.notes[2].startswith(time_words)
+    assert display.notes[2].startswith(f"time: {work}")
     assert display.notes[2].endswith(" at least, of --budget 2m30s")
-    assert display.notes[3].startswith(f"at this pace, {time_words}"), "a block takes 8 s here"
+    assert display.notes[3].startswith(f"time at this pace: {work}"), "a block takes 8 s here"
     assert len(display.notes) == 4
     assert results.notes[-1] == warning
     assert set(display.phases) == {"profile", "race", "final"}
@@ -105,7 +105,7 @@ def test_warnings_of_the_engine_are_shown_and_kept(
     going_on = f"going on with {results.num_requests // 8} blocks from {results.started_at[:10]} "
     assert again.notes[2].startswith(going_on)
     assert f" UTC in {tmp_path}; " in again.notes[2]
-    assert again.notes[3].startswith(time_words)
+    assert again.notes[3].startswith(f"time: {work}")
     assert len(again.notes) == 4
 
 

@@ -64,6 +64,7 @@ class Capabilities:
     has_clusters: bool = False  # several hosts can form one server
     default_num_seqs: int | None = None  # sequences at a time where nobody says, as far as known
     needs_folders: bool = False  # drafts as ordinary folders: no .gguf file, no head in blocks
+    has_shipped_drafts: bool = False  # those that ship with outdraft, by their names
     # Methods that remember answers of earlier requests → path that a POST to makes them forget,
     # where the engine was started with `Serving.forgets`; "": it has to be started again.
     forget_paths: Mapping[str, str] = field(default_factory=dict)
@@ -116,6 +117,9 @@ class Container:
     starts_engine: bool = False  # the image starts the program by itself, with our flags
     uses_gpus: bool = True
     fetches_models: bool = True  # from the hub, into a cache that is worth keeping
+    cache: str = "/root/.cache/huggingface"  # where that is in the container
+    # What is kept there, on the host; "": a volume of its own, since the container is not root.
+    host_cache: str = "~/.cache/huggingface"
     health_command: str = _PYTHON_PROBE  # succeeds when {url} answers
 
 

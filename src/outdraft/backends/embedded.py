@@ -45,6 +45,7 @@ class Embedded:
             shares_process=True,
             default_num_seqs=_DEFAULT_SLOTS,
             needs_local_files=True,
+            has_shipped_drafts=True,
             forget_paths={"suffix": "/forget"},
             usual_start_s=6.0,
         )
@@ -91,8 +92,9 @@ class Embedded:
             yield "the typical rule changes the text: its answers are labelled lossy"
 
     def container(self) -> Container:
-        own = "an image of yours with pip install 'outdraft[server]'"
-        return Container(f"outdraft:{__version__}", own, uses_gpus=False)
+        image = f"outdraft:{__version__}"
+        own = f"made by: docker build -t {image} . in the repository of outdraft"
+        return Container(image, own, uses_gpus=False, cache="/models", host_cache="")
 
 
 def own_settings(speculation: Speculation) -> dict[str, object]:

@@ -9,6 +9,7 @@ from outdraft.emit.shell import heading
 from outdraft.emit.yaml import Comment, TextBlock, YamlMap, yaml_lines
 
 _RANK, _HEAD = "${RANK}", "${HEAD}"
+_VOLUME = "models"
 
 
 def compose(config: EngineConfig) -> str:
@@ -22,7 +23,10 @@ def compose(config: EngineConfig) -> str:
             "  RANK=1 HEAD=ADDRESS docker compose up -d     # the second, and so on",
         ]
     contents = {_config_name(name): {"content": TextBlock(t)} for name, t in config.files.items()}
-    document = {"services": {config.engine: _service(config)}, "configs": contents}
+    has_volume = config.container.fetches_models and not config.container.host_cache
+    volumes: YamlMap = {_VOLUME: {}} if has_volume else {}
+    service = _service(config)
+    document = {"services": {config.engine: service}, "configs": contents, "volumes": volumes}
     return "\n".join([*comments(head), *yaml_lines(document), ""])
 
 
@@ -37,7 +41,7 @@ def _service(config: EngineConfig) -> YamlMap:
     if config.container.fetches_models:
         volumes += [
             Comment("what was fetched from the hub stays"),
-            f"~/.cache/huggingface:{container.CACHE}",
+            f"{config.container.host_cache or _VOLUME}:{config.container.cache}",
         ]
     token: YamlMap = {}
     if container.may_need_token(config):

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from outdraft.backends.backend import Backend, Container, Launch, Serving, Traffic
 from outdraft.backends.checks import preflight
 from outdraft.backends.lookup import backend_elsewhere
-from outdraft.catalog import find_entry, local_path
+from outdraft.catalog import SHIPPED_DRAFTS, find_entry, local_path
 from outdraft.emit.nearest import nearest
 from outdraft.errors import OptionError
 from outdraft.modelspec.head import is_packed
@@ -94,7 +94,8 @@ def _make_config(
         value = getattr(serving, name)
         if value < 1:
             raise OptionError(f"{name} must be at least 1, got {value}")
-    if speculation.draft is not None:
+    known = SHIPPED_DRAFTS if backend.capabilities().has_shipped_drafts else ()
+    if speculation.draft is not None and speculation.draft not in known:
         speculation = replace(speculation, draft=_absolute(speculation.draft))
     serving = replace(serving, target=_absolute(serving.target))
     launch = backend.launch(serving, speculation, port)

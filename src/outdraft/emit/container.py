@@ -11,7 +11,6 @@ from outdraft.emit.shell import command_lines, flag_remarks, reason_lines
 from outdraft.emit.yaml import Comment, TextBlock, YamlMap
 
 FILES = "/etc/outdraft"  # where the configuration's own files are mounted
-CACHE = "/root/.cache/huggingface"
 # A token for gated models is in a file or a secret, never in a form: those are pasted and shared.
 TOKEN, TOKEN_FILE, SECRET = "HF_TOKEN", "hub.env", "hub-token"
 SHARED_MEMORY_GIB = 16  # NCCL and the engines' processes speak through it

@@ -62,10 +62,8 @@ def _workload(config: EngineConfig, name: str) -> YamlMap:
         pod |= {Comment("one on each host"): None, "affinity": {"podAntiAffinity": rule}}
     else:
         kind = "Deployment"
-        strategy = {
-            Comment("the old one first gives its GPUs back"): None,
-            "strategy": {"type": "Recreate"},
-        }
+        first = Comment("the old one first gives its GPUs back")
+        strategy = {first: None, "strategy": {"type": "Recreate"}} if config.gpus else {}
     volumes = _volumes(config, name)
     pod["containers"] = [
         {
@@ -85,12 +83,12 @@ def _workload(config: EngineConfig, name: str) -> YamlMap:
             "volumeMounts": [{"name": each, "mountPath": at} for each, (at, _) in volumes.items()],
         }
     ]
+    stays = " stays on the host" if config.container.host_cache else ", for as long as the pod"
     pod |= {
-        Comment("shm: for the processes of one server; hub: what was fetched stays on the host;"):
-            None,
+        Comment(f"shm: for the processes of one server; hub: what was fetched{stays};"): None,
         Comment("model-…: folders that every node has"): None,
         "volumes": [{"name": each, **source} for each, (_, source) in volumes.items()],
-    }  # fmt: skip
+    }
     spec = {
         "replicas": config.hosts,
         **strategy,
@@ -132,7 +130,8 @@ def _volumes(config: EngineConfig, name: str) -> dict[str, tuple[str, YamlMap]]:
     volumes: dict[str, tuple[str, YamlMap]] = {"shm": ("/dev/shm", {"emptyDir": memory})}
     if config.container.fetches_models:
         cache = {"path": _HOST_CACHE, "type": "DirectoryOrCreate"}
-        volumes["hub"] = (container.CACHE, {"hostPath": cache})
+        own: YamlMap = {"hostPath": cache} if config.container.host_cache else {"emptyDir": {}}
+        volumes["hub"] = (config.container.cache, own)
     for number, path in enumerate(container.mounts(config)):
         volumes[f"model-{number}"] = (path, {"hostPath": {"path": path}})
     if config.files:

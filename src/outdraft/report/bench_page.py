@@ -201,8 +201,8 @@ def _acceptance(loads: Sequence[BenchLoad]) -> Markup:
     parts = [_rates(kind, names, rates) for kind, rates in kinds.items() if any(rates)]
     return join(
         lead("Accepted / proposed draft tokens, and tokens per round that proposed something."),
-        table(("load", "rate", "length", "P10", "P50", "P90", "requests"), rows, "acceptance",
-              {0: "short"}),
+        table(("load", "rate", "length", "P10", "P50", "P90", "requests"), rows,
+              "acceptance by load", {0: "short"}),
         parts,
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from outdraft.decide.verdict import DONT_SHIP, INCONCLUSIVE, SHIP, SHIP_FOR, Ver
 from outdraft.plan.findings import Check
 from outdraft.records import Record
 from outdraft.report.distributions import time_panels
-from outdraft.report.layout import lead, nothing, table
+from outdraft.report.layout import lead, nothing, speedup_tile, table
 from outdraft.report.markup import Child, Markup, join, tag
 from outdraft.report.numbers import interval, pairs, percent, plain, ratio_cells, share, times
 from outdraft.report.one_file import Part, one_file
@@ -90,8 +90,7 @@ def _tiles(evidence: Evidence) -> Iterator[tuple[str, Child, str]]:
               ("throughput", evidence.throughput))  # fmt: skip
     for name, ratio in ratios:
         if ratio is not None:
-            value = [times(ratio.estimate), tag("small", interval(ratio))]
-            yield f"speedup, {name}", value, pairs(ratio)
+            yield f"speedup, {name}", speedup_tile(ratio), pairs(ratio)
     if evidence.acceptance is not None:
         yield "acceptance rate", share(evidence.acceptance.rate), "of the candidate"
 
@@ -180,6 +179,6 @@ def _checks(checks: Sequence[Check]) -> Markup:
     ]  # fmt: skip
     return join(
         lead("Rules of thumb. They explain the verdict and warn; they never decide."),
-        table(("check", "state", "value", "threshold", "advice"), rows, "checks",
+        table(("check", "state", "value", "threshold", "advice"), rows, "all checks",
               {0: "label", 1: "short", 3: "words", 4: "words"}, class_="stacked"),
     )  # fmt: skip

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from outdraft.report.markup import Child, Markup, tag
+from outdraft.report.numbers import interval, times
 from outdraft.report.svg import line, marker, series_class
+from outdraft.stats.ratios import Ratio
 
 
 def lead(*words: Child) -> Markup:
@@ -61,6 +63,11 @@ def two_lines(value: Child, below: Child) -> list[Child]:
 def scrolled(child: Child, label: str) -> Markup:
     """A box that scrolls by itself, also by keyboard, so that the page stays as wide as it is."""
     return tag("div", child, class_="scroll", role="region", aria_label=label, tabindex="0")
+
+
+def speedup_tile(ratio: Ratio) -> list[Markup]:
+    """A speedup and its interval, as large as each other."""
+    return [tag("span", each, class_="pair") for each in (times(ratio.estimate), interval(ratio))]
 
 
 def folded(summary: Child, *children: Child, is_open: bool = False) -> Markup:

@@ -17,9 +17,9 @@ from outdraft.text_table import align_columns, wrap_lines
 from outdraft.tune.answer import LoadAnswer, answer_of
 from outdraft.tune.results import (
     FROM_COUNTERS,
-    PREDICTED,
     SOURCES,
     STATES,
+    UNTRIED,
     ArmResult,
     PredictionResult,
     Results,
@@ -247,7 +247,7 @@ def _load_table(answer: LoadAnswer, width: int | None) -> str:
     load = answer.load
     # By state first: predictions of arms that were not measured are often above the others.
     arms = sorted(load.arms, key=lambda arm: (STATES.index(arm.fate), -(arm.speedup or 0.0)))
-    known = [arm for arm in arms if arm.fate != PREDICTED or arm.predicted is not None]
+    known = [arm for arm in arms if arm.fate != UNTRIED]
     table = arms_table(known[:_MOST_ARMS], answer.arm, width)
     if more := len(arms) - len(known[:_MOST_ARMS]):
         table += f"\n… and {more} more in the report"

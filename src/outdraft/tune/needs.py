@@ -122,16 +122,17 @@ def round_up(seconds: float) -> float:
     return float(step * ceil(seconds / step))
 
 
-def time_words(needs: Needs) -> str:
-    """What the search needs, before it starts; with what to leave out where it does not fit."""
+def time_words(needs: Needs, when: str = "") -> str:
+    """What the search needs, with what to leave out where it does not fit. `when`: this is known,
+    if not before the start."""
     settings, least_s = needs.settings, needs.least_s
     num_loads, budget = len(settings.loads), f"--budget {format_duration(settings.budget_s)}"
     loads = "1 load" if num_loads == 1 else f"{num_loads} loads"
     work = f"{needs.num_engines} engines to start, {loads} to judge"
     told = f"about {format_duration(round_up(least_s))} at least"
     if least_s <= settings.budget_s:
-        return f"time: {work}: {told}, of {budget}"
-    words = f"time: {work}: {told}, more than {budget}: some of it may be left out"
+        return f"time{when}: {work}: {told}, of {budget}"
+    words = f"time{when}: {work}: {told}, more than {budget}: some of it may be left out"
     flags, smaller = [], needs
     for flag, smaller in _smaller(needs):
         flags.append(flag)

@@ -311,7 +311,7 @@ def _state(arm: Speculation, standing: Standing, *, is_measured: bool) -> tuple[
         return states.PREDICTED, why
     if is_measured:
         return states.PROFILED, "first blocks only: the run ended before more"
-    return states.PREDICTED, "nothing is known of it: the run ended before"
+    return states.UNTRIED, "the run ended before"
 
 
 def _pace_ratio(off: Sequence[Record], own: Sequence[Record]) -> float | None:

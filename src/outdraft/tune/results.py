@@ -23,8 +23,9 @@ RACED = "raced"  # measured to the end
 DROPPED = "dropped"  # measured, and unlikely to beat the best by more than matters
 PROFILED = "profiled"  # measured in the first blocks alone: others were predicted to be better
 PREDICTED = "predicted"  # not measured: others were predicted to be better
+UNTRIED = "not measured"  # nor predicted: the run ended before
 FAILED = "failed"  # crashed, ran out of memory, did not speculate
-STATES = (BASELINE, BEST, RACED, DROPPED, PROFILED, PREDICTED, FAILED)
+STATES = (BASELINE, BEST, RACED, DROPPED, PROFILED, PREDICTED, UNTRIED, FAILED)
 
 # Where an acceptance comes from, and that in words. Results of before do not say it.
 FROM_ANSWERS, FROM_COUNTERS = "answers", "counters"
@@ -65,9 +66,11 @@ class ArmResult:
 
     @property
     def fate(self) -> str:
-        """The state. Results of before call an arm predicted though its first blocks ran."""
-        was_measured = self.state == PREDICTED and self.measured is not None
-        return PROFILED if was_measured else self.state
+        """The state. Results of before call an arm predicted though its first blocks ran, or though
+        nothing was known of it."""
+        if self.state != PREDICTED or (self.measured is None and self.predicted is not None):
+            return self.state
+        return UNTRIED if self.measured is None else PROFILED
 
     @property
     def share_drafted(self) -> float | None:

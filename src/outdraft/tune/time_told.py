@@ -42,7 +42,7 @@ class TimeTold:
         does_fit = needs.least_s <= self.settings.budget_s
         if does_fit or needs.least_s < _WORSE * self.least_s:
             return "", looked
-        return f"at this pace, {time_words(needs)}", replace(looked, least_s=needs.least_s)
+        return time_words(needs, " at this pace"), replace(looked, least_s=needs.least_s)
 
     def _needs(self) -> Needs:
         return Needs(self.settings, measured_pace(self.settings, self.journal))

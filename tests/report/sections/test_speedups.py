@@ -59,7 +59,20 @@ def test_alike_grids_and_rows_without_a_measurement_are_folded() -> None:
     assert section.count("<figure>") == 5
     shown, _, rest = section.partition("<summary>2 more proposers</summary>")
     assert (shown.count("<figure>"), rest.count("<figure>")) == (3, 2)
-    assert "<summary>7 draft lengths that were predicted only</summary>" in rest
+    assert "<summary>7 draft lengths that were not measured</summary>" in rest
+
+
+def test_what_nobody_predicted_is_not_called_predicted() -> None:
+    results = sample_results()
+    load = results.loads[0]
+    arms = [
+        replace(arm, state=PREDICTED, measured=None, predicted=None, reason="the run ended before")
+        for arm in load.arms
+        if arm.state != BASELINE
+    ]
+    section = speedups_section(replace(results, loads=(replace(load, arms=tuple(arms)),)))
+    assert section.count("<b>not measured</b>") == len(arms)
+    assert "<b>predicted</b>" not in section
 
 
 def test_a_measurement_that_is_no_more_than_a_hint() -> None:

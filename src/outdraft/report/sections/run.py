@@ -18,7 +18,7 @@ from outdraft.report.numbers import (
     times,
 )
 from outdraft.tune.answer import LoadAnswer, answer_of
-from outdraft.tune.results import PREDICTED, STATES, ArmResult, Results
+from outdraft.tune.results import PREDICTED, STATES, UNTRIED, ArmResult, Results
 
 _MOST_UNMEASURED = 4  # arms in the table of those that were measured; more are folded
 
@@ -48,7 +48,7 @@ def _table(answer: LoadAnswer, *, is_open: bool) -> Markup:
     head = ["arm", "state", "speedup", "pairs", "predicted", "acceptance", "tokens/s", *goodput,
             "requests", "note"]  # fmt: skip
     arms = sorted(load.arms, key=lambda arm: (STATES.index(arm.fate), -(arm.speedup or 0.0)))
-    unmeasured = [arm for arm in arms if arm.fate == PREDICTED]
+    unmeasured = [arm for arm in arms if arm.fate in (PREDICTED, UNTRIED)]
 
     def shown(members: Sequence[ArmResult], label: str) -> Markup:
         rows = [_row(arm, with_goodput, is_recommended=arm.name == answer.arm) for arm in members]

@@ -16,7 +16,7 @@ from outdraft.tune.rivals import why_not_higher
 
 _MOST_HEAT = 62  # percent of the colour at the ends of the scale; text stays readable on it
 _MOST_SHOWN = 3  # grids; the others are folded, as are those with predictions alone
-_FEWEST_FOLDED = 3  # draft lengths that were predicted only; fewer stay among the others
+_FEWEST_FOLDED = 3  # draft lengths that were not measured; fewer stay among the others
 _ENDS = (1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0)  # speedups at which the scale may end
 
 
@@ -142,8 +142,8 @@ def _grid(grid: Grid, end: float, results: Results, answer: RangeAnswer) -> Mark
         None,
         scrolled(_cells(grid, tried, end, results, answer), label),
         folded(
-            f"{len(guessed)} draft lengths that were predicted only",
-            scrolled(_cells(grid, guessed, end, results, answer), f"{label}, predicted"),
+            f"{len(guessed)} draft lengths that were not measured",
+            scrolled(_cells(grid, guessed, end, results, answer), f"{label}, not measured"),
         )
         if guessed
         else None,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files as resources
 
 from outdraft.decide.verdict import INCONCLUSIVE, Verdict
-from outdraft.report.layout import folded
+from outdraft.report.layout import folded, speedup_tile
 from outdraft.report.markup import Child, Markup, tag
 from outdraft.report.numbers import (
     count_of,
@@ -101,11 +101,8 @@ def _tiles(results: Results, load: LoadResult | None) -> Iterator[tuple[str, Chi
     if best is not None and best.measured is not None:
         ratio = best.measured
         level = "" if ratio.low is None else f", {percent(ratio.level)} interval"
-        speedup = [
-            tag("span", each, class_="pair") for each in (times(ratio.estimate), interval(ratio))
-        ]
         name = f"speedup over off ({objective_name(results.objective)})"
-        yield name, speedup, f"{pairs(ratio)}{level}"
+        yield name, speedup_tile(ratio), f"{pairs(ratio)}{level}"
     if best is not None and best.acceptance_rate is not None:
         length = best.acceptance_length
         more = "" if length is None else f"acceptance length {length:.2f}, "
