@@ -140,10 +140,13 @@ def test_llamacpp_in_visits_killed_at_five_moments(tmp_path: Path) -> None:
     check_visits(run)
 
 
-def test_vllm_side_by_side_killed_at_two_moments(tmp_path: Path) -> None:
+def test_vllm_side_by_side_killed_at_five_moments(tmp_path: Path) -> None:
     run = vllm_run(tmp_path, "--concurrency", "1", *SIDE_BY_SIDE)
-    run.run_until(lambda blocks: len(blocks) >= 1, later_s=3.0)  # while the arm starts
-    run.run_until(lambda blocks: num_of_final(blocks) >= 3)
+    run.run_until(lambda blocks: True, later_s=5)  # while off starts
+    run.run_until(lambda blocks: len(blocks) >= 1, later_s=5)  # while the arm starts
+    run.run_until(lambda blocks: len(blocks) >= 5)
+    run.run_until(lambda blocks: num_of_final(blocks) >= 1)
+    run.run_until(lambda blocks: num_of_final(blocks) >= 8)
     run.run()
     check_finished(run, num_loads=1)
 
