@@ -39,27 +39,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", default="", help="those whose name or machine contains this")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=100, help="0 and 1 served to set limits")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--plot", type=Path, help="where to write the picture, as SVG")
     parser.add_argument("--timing", action="store_true", help="only time the allocation")
     options = parser.parse_args()
     if options.timing:
         return time_allocation()
-    every = compare(options.cases, options.seeds, options.jobs)
+    first = options.first_seed
+    every = compare(options.cases, range(first, first + options.seeds), options.jobs)
     print(align_columns([HEAD, *map(row, every)]))
     if options.plot:
         options.plot.write_text(draw(every, best_single(every)) + "\n")
     return judge(every)
 
 
-def compare(wanted: str, num_seeds: int, jobs: int) -> list[Compared]:
+def compare(wanted: str, seeds: Sequence[int], jobs: int) -> list[Compared]:
     cases = [at for at, each in enumerate(CASES) if wanted in f"{each.name} {each.machine}"]
-    work = [
-        (at, name, seed)
-        for at in cases
-        for name in policies(CASES[at])
-        for seed in range(num_seeds)
-    ]
+    work = [(at, name, seed) for at in cases for name in policies(CASES[at]) for seed in seeds]
     every = {at: Compared(CASES[at]) for at in cases}
     with ProcessPoolExecutor(jobs) as pool:
         for done, (at, name, run) in enumerate(pool.map(one, work, chunksize=4)):
