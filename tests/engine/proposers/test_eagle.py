@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from outdraft.engine.assemble import load_engine
+from outdraft.engine.draft_lengths import EVERYBODY
 from outdraft.engine.engine import Engine
 from outdraft.engine.kv_cache import BlockPool, KVCache
 from outdraft.engine.loading import LoadedModel
@@ -311,6 +312,34 @@ def test_drafts_do_not_depend_on_what_was_found_in_the_cache(bench: Bench) -> No
         rounds.append((texts, proposed, engine.acceptance.num_accepted_tokens))
     assert rounds[0] == rounds[1]
     assert rounds[0][2] > 0
+
+
+def test_a_step_without_drafts_asks_nothing_of_the_head(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even at the end of a text; when drafts are asked for again, all is made up for."""
+    engine = engine_of(bench)
+    assert isinstance(engine._proposer, EagleProposer)
+    head = engine._proposer._runner.head
+    fused: list[int] = []
+    fuse = head.fuse
+    monkeypatch.setattr(head, "fuse", lambda rows: fused.append(len(rows)) or fuse(rows))
+    wanted = SamplingParams(max_tokens=40, ignore_eos=True, logit_bias=FEW)
+    [without] = engine.generate([PROMPT], wanted, k=0)
+    assert fused == []
+    assert engine._proposer.pool.num_used == 0
+    engine.forget()
+    request = engine.add_request(PROMPT, wanted)
+    for _ in range(12):
+        engine.step(inverted=EVERYBODY)
+    assert fused == []
+    engine.step()
+    assert fused == [len(PROMPT) + 11]
+    for _ in range(9):
+        engine.step()
+    assert engine.acceptance.num_accepted_tokens > 0
+    live = engine._lives_of(request)[0]
+    assert live.generation.tokens == without.tokens[: len(live.generation.tokens)]
 
 
 @pytest.mark.parametrize("rule", ["rejection", "typical"])
