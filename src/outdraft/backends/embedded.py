@@ -45,7 +45,7 @@ class Embedded:
             shares_process=True,
             default_num_seqs=_DEFAULT_SLOTS,
             needs_local_files=True,
-            forget_paths={"suffix": "/forget"},
+            forget_paths={"suffix": "/forget", "auto": "/forget"},
             usual_start_s=6.0,
         )
 

@@ -9,7 +9,13 @@ else ``~/.cache/outdraft``. Whole models of the hub stay in the hub's own cache.
 
 from outdraft.catalog.digests import model_digest
 from outdraft.catalog.download import DownloadProgress, no_progress
-from outdraft.catalog.entries import ModelFiles, drafts_for, find_entry, shipped_draft
+from outdraft.catalog.entries import (
+    ModelFiles,
+    best_shipped_draft,
+    drafts_for,
+    find_entry,
+    shipped_draft,
+)
 from outdraft.catalog.hub import TRAINING_PROMPTS
 from outdraft.catalog.lookup import (
     default_cache_dir,
@@ -25,6 +31,7 @@ __all__ = [
     "TRAINING_PROMPTS",
     "DownloadProgress",
     "ModelFiles",
+    "best_shipped_draft",
     "default_cache_dir",
     "drafts_for",
     "engine_model_name",
