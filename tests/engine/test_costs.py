@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from outdraft import Engine, SamplingParams, Speculation, load_engine
-from outdraft.engine.costs import measure_round_costs
+from outdraft.engine.costs import time_rounds
 from outdraft.engine.kept_costs import KeptCosts
 from outdraft.engine.loading import BLOCK_SIZE, with_cache
 from outdraft.errors import OptionError
@@ -36,7 +37,7 @@ def test_measures_what_cache_and_step_have_room_for(
     decoder = load(folder).decoder
     model = with_cache(decoder, num_blocks * BLOCK_SIZE * TOKEN_BYTES, 512, reuse_prefixes=False)
     told: list[tuple[int, int]] = []
-    costs = measure_round_costs(
+    costs, _ = time_rounds(
         model.runner,
         model.pool,
         {},
@@ -100,16 +101,21 @@ def test_drafting_is_timed_by_depth(folder: Path, tmp_path: Path) -> None:
 
 
 def test_costs_are_kept(tmp_path: Path) -> None:
-    kept = KeptCosts(tmp_path / "costs" / "one.json")
-    first = RoundCosts({1: 0.01, 8: 0.02}, context=128, per_read=1e-6)
-    assert kept.get(lambda: first) == first
-    assert kept.get(lambda: pytest.fail("measured again")) == first
-    (tmp_path / "costs" / "one.json").write_text("{}")  # of another version, or cut off
-    assert kept.get(lambda: first) == first
-    assert kept.get(lambda: pytest.fail("measured again")) == first
+    path = tmp_path / "costs" / "one.json"
+    kept = KeptCosts(path)
+    assert kept.read() is None
+    costs = RoundCosts({1: 0.01, 8: 0.02}, context=128, per_read=1e-6)
+    kept.write(costs)
+    assert kept.read() == costs
+    path.write_text("{}")  # of another version, or cut off
+    assert kept.read() is None
+    kept.write(costs)
+    os.utime(path, (0, 0))  # machines change
+    assert kept.read() is None
 
 
 def test_costs_of_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    costs = RoundCosts({1: 0.01})
-    assert KeptCosts(tmp_path / "file" / "one.json").get(lambda: costs) == costs
+    kept = KeptCosts(tmp_path / "file" / "one.json")
+    kept.write(RoundCosts({1: 0.01}))
+    assert kept.read() is None

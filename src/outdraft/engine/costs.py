@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 
 from torch import Tensor
 
@@ -26,6 +27,7 @@ _SHAPES = ((1, 4, _CONTEXT), (6, 4, _CONTEXT), (1, 16, _CONTEXT), (4, 16, _CONTE
 _DRAFTS = ((1, 1), (1, 5), (4, 1), (4, 5), (12, 1), (12, 5))  # (sequences, depth)
 _BEHIND = 64  # tokens that a draft has to read first, to time that
 _TIMED = 3  # times that each is measured, after a first one to warm up
+_MOST_SPREAD = 1.1  # median time of a step / shortest, where nothing else uses the machine
 _ENOUGH_S = 10.0  # after which nothing is measured another time
 
 OnMeasured = Callable[[int, int], None]
@@ -89,30 +91,36 @@ class CostsTimer:
         if self._costs is None:
             self._pool.forget()
             measure = partial(
-                measure_round_costs,
+                time_rounds,
                 self._runner,
                 self._pool,
                 self._drafts,
                 max_tokens=self._max_tokens,
                 on_measured=on_measured,
             )
-            self._costs = measure() if self._kept is None else self._kept.get(measure)
+            kept = None if self._kept is None else self._kept.read()
+            if kept is None:
+                kept, is_steady = measure()
+                if self._kept is not None and is_steady:
+                    self._kept.write(kept)
+            self._costs = kept
             _steps(self._runner, self._pool, 1)[0][1]()  # a warm-up, where they were kept
         return self._costs
 
 
-def measure_round_costs(
+def time_rounds(
     runner: Runner,
     pool: BlockPool,
     proposers: Mapping[str, Proposer],
     *,
     max_tokens: int,
     on_measured: OnMeasured = lambda done, total: None,
-) -> RoundCosts:
-    """Times steps of several shapes and drafts of several depths, in turns, so that a moment in
-    which the machine is slow affects all. `proposers`: those that compute, by name.
+) -> tuple[RoundCosts, bool]:
+    """What rounds cost, and whether times repeat: costs of a busy moment are not worth keeping.
 
-    Blocks of the runner's pool are overwritten.
+    Steps of several shapes and drafts of several depths take turns, so that a moment in which the
+    machine is slow affects all. `proposers`: those that compute, by name. Blocks of the runner's
+    pool are overwritten.
     """
     features = runner.run([Run([0], 0, [1], 1)]).features
     drafting = {name: _Drafting(each, features) for name, each in proposers.items()}
@@ -145,7 +153,9 @@ def measure_round_costs(
         )
         for what in shapes
     ]
-    return RoundCosts.fit(points, {name: _fitted(name, least) for name in proposers})
+    costs = RoundCosts.fit(points, {name: _fitted(name, least) for name in proposers})
+    spreads = [median(seconds[what][1:] or seconds[what]) / least[what] for what in shapes]
+    return costs, median(spreads) < _MOST_SPREAD
 
 
 def _fitted(name: str, least: Mapping[_Shape | _Draft, float]) -> ProposerCosts:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -49,12 +49,13 @@ class KeptCosts:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def get(self, measure: Callable[[], RoundCosts]) -> RoundCosts:
-        """Those that are kept, else as they are measured now."""
+    def read(self) -> RoundCosts | None:
+        """None where there are none, or old ones, or those of another version."""
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             if time.time() - self._path.stat().st_mtime < _FRESH_S:
                 return RoundCosts.from_json(json.loads(self._path.read_text("utf-8")))
-        costs = measure()
+        return None
+
+    def write(self, costs: RoundCosts) -> None:
         with suppress(OutdraftError):
             write_json(self._path, costs.to_json())
-        return costs
