@@ -82,7 +82,7 @@ def test_methods_of_others_are_refused_by_our_engine_in_one_line() -> None:
         said = str(caught.value)
         assert said == (
             f"outdraft's engine has no method '{method}'; valid: off, ngram, suffix, draft_model, "
-            f"eagle; use {engine}, e.g. outdraft tune --engine vllm"
+            f"eagle, auto; use {engine}, e.g. outdraft tune --engine vllm"
         )
 
 

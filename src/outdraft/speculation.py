@@ -8,7 +8,8 @@ from typing import Any
 
 from outdraft.errors import OptionError, unknown_choice
 
-OWN_METHODS = ("off", "ngram", "suffix", "draft_model", "eagle")  # that our engine runs
+# That our engine runs. auto: lookups, and a draft where there is one, as it pays in each round
+OWN_METHODS = ("off", "ngram", "suffix", "draft_model", "eagle", "auto")
 ELSEWHERE = {"mtp": "vLLM and SGLang", "medusa": "vLLM"}  # other methods, and who has them
 METHODS = (*OWN_METHODS, *ELSEWHERE)
 LOOKED_UP = ("ngram", "suffix")  # methods that propose without weights
@@ -18,6 +19,7 @@ WITH_DRAFT = ("draft_model", "eagle", "medusa")
 RULES = ("coupled", "rejection", "typical")
 QUANTIZATIONS = ("none", "int8", "int4")
 MAX_K = 64
+_DEFAULT_K, _DEFAULT_AUTO_K = 5, 16
 
 Schedule = tuple[tuple[int, int, int], ...]  # (from, to, k) by running sequences; 0 is off
 
@@ -25,7 +27,8 @@ Schedule = tuple[tuple[int, int, int], ...]  # (from, to, k) by running sequence
 @dataclass(frozen=True, slots=True)
 class Speculation:
     method: str = "off"
-    k: int = 5  # draft length: tokens proposed in one round, at most
+    # Draft length: tokens proposed in one round, at most. None: 5, of auto 16
+    k: int = None  # type: ignore[assignment]
     draft: str | None = None  # catalog name, hub id, folder or .gguf file
     quantization: str = "none"  # of the draft's weights
     rule: str = "coupled"  # verification rule
@@ -37,6 +40,9 @@ class Speculation:
     draft_tensor_parallel_size: int | None = None  # foreign engines: devices of the draft
 
     def __post_init__(self) -> None:
+        if self.k is None:
+            k = _DEFAULT_AUTO_K if self.method == "auto" else _DEFAULT_K
+            object.__setattr__(self, "k", k)
         if self.method not in METHODS:
             raise unknown_choice("method", self.method, METHODS)
         if self.rule not in RULES:
@@ -56,6 +62,10 @@ class Speculation:
                 "prompt_lookup_min must be at least 1 and at most prompt_lookup_max, got "
                 f"{self.prompt_lookup_min} and {self.prompt_lookup_max}"
             )
+        if self.is_auto and self.rule != "coupled":
+            raise OptionError(
+                f"method auto has the coupled rule alone, got {self.rule}; choose a method for it"
+            )
         if self.method in WITH_DRAFT and not self.draft:
             raise OptionError(f"method {self.method} needs a draft; name one with --draft")
         size = self.draft_tensor_parallel_size
@@ -72,6 +82,10 @@ class Speculation:
         return self.method == "off"
 
     @property
+    def is_auto(self) -> bool:
+        return self.method == "auto"
+
+    @property
     def is_lossy(self) -> bool:
         return not self.is_off and self.rule == "typical"
 
@@ -82,6 +96,8 @@ class Speculation:
         draft = f" with {self.draft}" if self.draft else ""
         schedule = ", k by load" if self.schedule else ""
         lossy = ", lossy" if self.is_lossy else ""
+        if self.is_auto:
+            return f"{self.method}{draft}, k by what pays, up to {self.k}{schedule}"
         return f"{self.method}{draft}, k = {self.k}{schedule}, {self.rule}{lossy}"
 
     def k_at(self, num_running: int) -> int:
@@ -175,3 +191,4 @@ def check_schedule(schedule: Schedule) -> None:
 
 
 OFF = Speculation()
+AUTO = Speculation("auto")

@@ -68,6 +68,24 @@ def test_json_has_the_promised_fields(
     assert all(value > 0 for value in timing.values())
 
 
+def test_rounds_are_explained(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who drafted, how much of it was accepted, and why: of each round in order."""
+    common = ("--target", target, "--method", "auto", "--max-tokens", "24", "--ignore-eos")
+    found = run_json(capsys, *common, "--explain")
+    rounds = found["rounds"]
+    assert isinstance(rounds, list)
+    assert sum(each["tokens"] for each in rounds) == 24
+    speculation = found["speculation"]
+    assert isinstance(speculation, dict)
+    assert sum(each["drafted"] for each in rounds) == speculation["num_draft_tokens"]
+    assert "rounds" not in run_json(capsys, *common)
+    assert main(["generate", PROMPT, "--raw", *SMALL, *common, "--explain"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("round"))
+    assert lines[at].split() == ["round", "proposer", "accepted", "tokens", "why"]
+    assert lines[at + 1].split()[0] == "1"
+
+
 @pytest.mark.parametrize("method", ["ngram", "suffix", "draft_model"])
 @pytest.mark.parametrize("temperature", ["0", "0.9"])
 def test_same_text_with_and_without_speculation(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from outdraft import Engine, SamplingParams, Speculation, load_engine
-from outdraft.engine.costs import measure_step_costs
+from outdraft.engine.costs import time_rounds
+from outdraft.engine.kept_costs import KeptCosts
 from outdraft.engine.loading import BLOCK_SIZE, with_cache
 from outdraft.errors import OptionError
 from outdraft.speculation import OFF
+from outdraft.step_costs import RoundCosts
+from outdraft.testing.tiny_heads import tiny_head
 from outdraft.testing.tiny_models import tiny_model
 from tests.engine.conftest import Load
 
@@ -32,11 +36,19 @@ def test_measures_what_cache_and_step_have_room_for(
 ) -> None:
     decoder = load(folder).decoder
     model = with_cache(decoder, num_blocks * BLOCK_SIZE * TOKEN_BYTES, 512, reuse_prefixes=False)
-    costs = measure_step_costs(model.runner, model.pool, max_tokens=max_tokens)
-    assert next(iter(costs.measured)) == 1
-    assert list(costs.measured)[-1] == largest
-    assert all(seconds > 0 for seconds in costs.measured.values())
-    assert all(costs.seconds(num_tokens) > 0 for num_tokens in range(1, 513))
+    told: list[tuple[int, int]] = []
+    costs, _ = time_rounds(
+        model.runner,
+        model.pool,
+        {},
+        max_tokens=max_tokens,
+        on_measured=lambda done, total: told.append((done, total)),
+    )
+    assert next(iter(costs.by_tokens)) == 1
+    assert list(costs.by_tokens)[-1] == largest
+    assert all(seconds > 0 for seconds in costs.by_tokens.values())
+    assert all(costs.verification(num_tokens, 1, 128) > 0 for num_tokens in range(1, 513))
+    assert [done for done, _ in told] == list(range(1, told[-1][1] + 1))
     model.pool.check([])
 
 
@@ -46,24 +58,64 @@ def written(engine: Engine) -> tuple[list[int], int]:
     return generation.tokens, generation.num_cached_tokens
 
 
-@pytest.mark.parametrize("method", ["off", "ngram", "draft_model"])
-def test_texts_before_and_behind_are_the_same(folder: Path, method: str) -> None:
+@pytest.mark.parametrize("method", ["off", "ngram", "draft_model", "eagle"])
+def test_texts_before_and_behind_are_the_same(folder: Path, method: str, tmp_path: Path) -> None:
     """The blocks it writes were a prompt's: nobody may find that prompt in them again."""
     draft = str(folder) if method == "draft_model" else None
+    if method == "eagle":
+        draft = str(tiny_head(tmp_path / "head", folder))
     speculation = OFF if method == "off" else Speculation(method=method, draft=draft, k=4)
     engine = load_engine(str(folder), speculation, kv_cache_bytes=4 << 20)
     tokens, cached = written(engine)
     assert cached == 0
     assert written(engine) == (tokens, 79 // BLOCK_SIZE * BLOCK_SIZE)
-    assert engine.measure_step_costs().seconds(1) > 0
+    assert engine.measure_costs().verification(1, 1, 0) > 0
     assert written(engine) == (tokens, 0)
     engine.pool.check([])
+    for proposer in engine._costs._drafts.values():
+        assert proposer.pool.num_used == 0  # type: ignore[attr-defined]
 
 
 def test_not_while_something_runs(folder: Path) -> None:
     engine = load_engine(str(folder), kv_cache_bytes=4 << 20)
     engine.add_request(PROMPT, request_id="mine")
     with pytest.raises(OptionError, match="while requests are running"):
-        engine.measure_step_costs()
+        engine.measure_costs()
     engine.abort("mine")
-    assert engine.measure_step_costs().seconds(1) > 0
+    assert engine.measure_costs().verification(1, 1, 0) > 0
+
+
+def test_drafting_is_timed_by_depth(folder: Path, tmp_path: Path) -> None:
+    """Of each draft, with what it costs to read what was written meanwhile."""
+    for method, draft in (
+        ("draft_model", folder),
+        ("eagle", tiny_head(tmp_path / "head", folder)),
+    ):
+        engine = load_engine(
+            str(folder), Speculation(method, draft=str(draft)), kv_cache_bytes=4 << 20
+        )
+        costs = engine.measure_costs()
+        assert list(costs.proposers) == [method]
+        assert costs.drafting(method, depth=5, num_drafted=5) > 0
+        assert costs.drafting(method, 5, 5) > costs.drafting(method, 1, 1)
+
+
+def test_costs_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "costs" / "one.json"
+    kept = KeptCosts(path)
+    assert kept.read() is None
+    costs = RoundCosts({1: 0.01, 8: 0.02}, context=128, per_read=1e-6)
+    kept.write(costs)
+    assert kept.read() == costs
+    path.write_text("{}")  # of another version, or cut off
+    assert kept.read() is None
+    kept.write(costs)
+    os.utime(path, (0, 0))  # machines change
+    assert kept.read() is None
+
+
+def test_costs_of_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    kept = KeptCosts(tmp_path / "file" / "one.json")
+    kept.write(RoundCosts({1: 0.01}))
+    assert kept.read() is None

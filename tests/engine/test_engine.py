@@ -114,7 +114,7 @@ def test_abort_at_any_moment(make: Make, drafted: Speculation, after: int) -> No
     engine.abort(names[2])
     assert not engine.has_work
     engine.pool.check([])
-    engine._proposer.pool.check([])  # type: ignore[union-attr]
+    engine.drafting.proposers["draft_model"].pool.check([])  # type: ignore[union-attr, attr-defined]
     assert one(engine).tokens == one(make()).tokens  # and it goes on as if nothing had been
 
 

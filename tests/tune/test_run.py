@@ -263,8 +263,8 @@ def test_a_target_with_layers_of_its_own_has_arms_of_them(
 def test_our_engine_says_who_has_a_method(target: str) -> None:
     made = plan(target, "--methods", "ngram,mtp")
     assert [each.reason for each in made.context.pruned] == [
-        "outdraft has no method 'mtp'; valid: off, ngram, suffix, draft_model, eagle; vLLM and "
-        "SGLang have it"
+        "outdraft has no method 'mtp'; valid: off, ngram, suffix, draft_model, eagle, auto; vLLM "
+        "and SGLang have it"
     ]
 
 

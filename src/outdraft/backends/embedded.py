@@ -46,7 +46,7 @@ class Embedded:
             default_num_seqs=_DEFAULT_SLOTS,
             needs_local_files=True,
             has_shipped_drafts=True,
-            forget_paths={"suffix": "/forget"},
+            forget_paths={"suffix": "/forget", "auto": "/forget"},
             usual_start_s=6.0,
         )
 

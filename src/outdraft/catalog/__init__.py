@@ -12,6 +12,7 @@ from outdraft.catalog.download import DownloadProgress, no_progress
 from outdraft.catalog.entries import (
     SHIPPED_DRAFTS,
     ModelFiles,
+    best_shipped_draft,
     drafts_for,
     find_entry,
     shipped_draft,
@@ -32,6 +33,7 @@ __all__ = [
     "TRAINING_PROMPTS",
     "DownloadProgress",
     "ModelFiles",
+    "best_shipped_draft",
     "default_cache_dir",
     "drafts_for",
     "engine_model_name",

@@ -89,6 +89,13 @@ def drafts_for(target: str) -> tuple[str, ...]:
     return () if entry is None else tuple(draft for _, draft in entry.drafts)
 
 
+def best_shipped_draft(target: str) -> str | None:
+    """Of those that ship for a target: a head rather than a model, which takes longer to draft."""
+    entry = find_entry(target) or _entry_of_original(target)
+    drafts = {} if entry is None else dict(entry.drafts)
+    return drafts.get("eagle") or drafts.get("draft_model")
+
+
 def shipped_draft(target: str, method: str) -> str:
     """The draft that ships for a target and a method; OptionError with those that there are."""
     entry = find_entry(target) or _entry_of_original(target)

@@ -18,8 +18,8 @@ def run(args: argparse.Namespace) -> int:
     # torch: it reads and writes the weights.
     from outdraft.distill.saving.export import export_draft
 
-    with show_loading() as on_tensor:
-        draft = export_draft(args.model, folder, args.storage, on_tensor)
+    with show_loading() as shown:
+        draft = export_draft(args.model, folder, args.storage, shown["on_layer"])
     if args.json:
         print(json.dumps({**asdict(draft), "source": str(draft.source), "folder": str(folder)}))
     else:

@@ -24,17 +24,17 @@ def run(args: argparse.Namespace) -> int:
     # torch and tokenizers: only an engine needs them, not --help.
     from outdraft.cli import generation as text
 
-    with show_loading() as on_layer:
+    with show_loading() as shown:
         engine = text.load_engine(
-            args.target, speculation, **engine_settings(args), progress=None, on_layer=on_layer
+            args.target, speculation, **engine_settings(args), progress=None, **shown
         )
     tokens = text.encode_prompt(engine, prompt, raw=args.raw)
     if args.compare:  # also before the text that is shown: its speed is printed too
         text.warm_up(engine, tokens)
     if args.json:
-        [generation] = engine.generate([tokens], params)
+        generation, rounds = text.read_generation(engine, tokens, params)
     else:
-        generation = text.show_generation(engine, tokens, params, args.color)
+        generation, rounds = text.show_generation(engine, tokens, params, args.color)
     comparison = None
     if args.compare:
         with show_runs() as on_run:
@@ -42,9 +42,14 @@ def run(args: argparse.Namespace) -> int:
                 engine, tokens, params, generation, args.runs, on_run
             )
     if args.json:
-        print(json.dumps(_to_json(generation, speculation, comparison)))
+        told = _to_json(generation, engine.speculation, comparison)
+        if args.explain:
+            told["rounds"] = [text.explained(each) for each in rounds]
+        print(json.dumps(told))
     else:
-        text.show_summary(generation, speculation, comparison, args.color)
+        if args.explain:
+            text.show_rounds(rounds, args.color)
+        text.show_summary(generation, engine.speculation, comparison, args.color)
     return 0
 
 

@@ -13,12 +13,13 @@ from rich.text import Text
 
 from outdraft.engine.assemble import load_engine as load_engine
 from outdraft.engine.engine import Engine
-from outdraft.engine.outputs import Generation
+from outdraft.engine.outputs import Generation, Update
 from outdraft.engine.sequence import SamplingParams
 from outdraft.engine.tokenizer import TextStream
 from outdraft.errors import OptionError
 from outdraft.speculation import WITH_DRAFT, Speculation
 from outdraft.stats.ratios import MIN_BLOCKS, Throughput, throughput_ratio
+from outdraft.text_table import align_columns
 
 # Blue and orange can be told apart by colour-blind readers; bold marks the target's own tokens
 # where there is no colour.
@@ -76,16 +77,18 @@ def compare_with_off(
 
 def show_generation(
     engine: Engine, tokens: list[int], params: SamplingParams, colour: str
-) -> Generation:
-    """Streams the text, each token in the colour of its origin."""
+) -> tuple[Generation, list[Update]]:
+    """Streams the text, each token in the colour of its origin. Returns it, and its rounds."""
     console = _make_console(colour)
     stream = TextStream(engine.tokenizer, after=tokens)
     pending: list[tuple[str, str]] = []
+    rounds: list[Update] = []
     generation: Generation | None = None
     for event in engine.stream(tokens, params):
         if isinstance(event, Generation):
             generation = event
             continue
+        rounds.append(event)
         for place, token in enumerate(event.tokens):
             style = _ACCEPTED if place < event.num_accepted else _OWN
             pending.append((stream.feed([token]), style))
@@ -95,7 +98,38 @@ def show_generation(
         _show_up_to(console, pending, len(event.text))
     console.print()
     assert generation is not None
-    return generation
+    return generation, rounds
+
+
+def read_generation(
+    engine: Engine, tokens: list[int], params: SamplingParams
+) -> tuple[Generation, list[Update]]:
+    """The same without showing anything."""
+    events = list(engine.stream(tokens, params))
+    [generation] = [each for each in events if isinstance(each, Generation)]
+    return generation, [each for each in events if isinstance(each, Update)]
+
+
+def explained(round_: Update) -> dict[str, Any]:
+    """Who drafted in a round, and why."""
+    return {
+        "proposer": round_.proposer,
+        "drafted": round_.num_drafted,
+        "accepted": round_.num_accepted,
+        "tokens": len(round_.tokens),
+        "why": str(round_.why) or None,
+    }
+
+
+def show_rounds(rounds: list[Update], colour: str) -> None:
+    """One line for each round; the first token comes with the prompt."""
+    rows = [
+        [str(number), each.proposer or "no draft", f"{each.num_accepted} of {each.num_drafted}",
+         str(len(each.tokens)), str(each.why)]
+        for number, each in enumerate(rounds[1:], start=1)
+    ]  # fmt: skip
+    table = align_columns([("round", "proposer", "accepted", "tokens", "why"), *rows])
+    _make_console(colour, stderr=True).print(Text(table), soft_wrap=True)
 
 
 def show_summary(

@@ -13,6 +13,7 @@ _COLOURS = ("auto", "always", "never")
 PROMPT = Option("prompt", "the prompt; - reads it from stdin", metavar="PROMPT")
 GENERATE_OPTIONS = (
     Option("--raw", "do not apply the chat template", bool),
+    Option("--explain", "say on stderr who drafted in each round, how many tokens, and why", bool),
     Option("--compare", "time it against the same engine with speculation off, in turns", bool),
     Option("--runs", "of each, for --compare; from 5 on there is an interval", default=3,
            minimum=1),

@@ -4,7 +4,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import Timer
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
@@ -27,17 +29,21 @@ def _make_bar(console: Console, *columns: ProgressColumn) -> Progress:
 
 
 @contextmanager
-def show_loading() -> Iterator[Callable[[int, int], None]]:
-    """A bar for the layers being loaded."""
+def show_loading() -> Iterator[dict[str, Any]]:
+    """A bar for the layers being loaded, then for the steps being timed: as `load_engine` takes
+    them."""
     bar = _make_bar(Console(stderr=True))
-    task = bar.add_task("loading layers", total=None)
+    task = bar.add_task("", total=None)
 
-    def on_layer(done: int, total: int) -> None:
+    def show(what: str, done: int, total: int) -> None:
         bar.start()  # not before: a download may be drawing a bar of its own
-        bar.update(task, completed=done, total=total)
+        bar.update(task, description=what, completed=done, total=total)
 
     try:
-        yield on_layer
+        yield {
+            "on_layer": partial(show, "loading layers"),
+            "on_measured": partial(show, "timing steps and drafts"),
+        }
     finally:
         bar.stop()
 

@@ -53,10 +53,8 @@ def run_quick(args: argparse.Namespace) -> int:
     of_servers = (*BENCH_LOAD_OPTIONS, *CLIENT_OPTIONS, *ARRIVAL_OPTIONS, *LENGTH_OPTIONS,
                   *BENCH_OPTIONS)  # fmt: skip
     refuse_given(args, [each for each in of_servers if each.key != "json"], "with --quick")
-    with show_loading() as on_layer:
-        engine = load_engine(
-            args.target, OFF, **engine_settings(args), progress=None, on_layer=on_layer
-        )
+    with show_loading() as shown:
+        engine = load_engine(args.target, OFF, **engine_settings(args), progress=None, **shown)
     fitting = [each for each in args.lengths if each + _NUM_WRITTEN <= engine.max_context]
     for length in args.lengths:
         if length not in fitting:

@@ -45,7 +45,7 @@ def _serve(
     # The address first: a port that is taken is reported before a model is loaded.
     with bind(args.host, args.port) as taken:
         thread = EngineThread()
-        with show_loading() as on_layer:
+        with show_loading() as shown:
             load = partial(
                 outdraft.load_engine,
                 args.target,
@@ -55,7 +55,7 @@ def _serve(
                 max_num_batched_tokens=args.max_num_batched_tokens,
                 reuse_prefixes=not args.no_enable_prefix_caching,
                 progress=None,
-                on_layer=on_layer,
+                **shown,
             )
             engine = thread.submit(load).result()
         if args.access_log:  # uvicorn's lines about requests
@@ -79,7 +79,7 @@ def _serve(
             admin_key=admin_key,
             canary=Canary(args.canary_share),
             access_log=args.access_log,
-            on_ready=lambda: _say(f"{names[0]} ({speculation.describe()}) at {address}"),
+            on_ready=lambda: _say(f"{names[0]} ({engine.speculation.describe()}) at {address}"),
             on_drain=lambda num_open: _say(
                 f"shutting down: {num_open} texts to finish within {args.drain_timeout:g} s"
             ),

@@ -36,7 +36,7 @@ def nearest(
         if size is not None and not capabilities.has_draft_tensor_parallel:
             notes.append(f"draft_tensor_parallel_size {size} is left out, {backend.title} has none")
             changes["draft_tensor_parallel_size"] = None
-    else:  # settings of a draft mean nothing
+    elif not speculation.is_auto:  # settings of a draft mean nothing
         changes |= {"quantization": "none", "draft_tensor_parallel_size": None}
     rules = capabilities.rules_of(method)
     if speculation.rule not in rules:

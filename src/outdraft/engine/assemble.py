@@ -1,12 +1,23 @@
 """Builds an engine from settings."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
 
-from outdraft.catalog import DownloadProgress, ModelFiles, no_progress, resolve
+from outdraft.catalog import (
+    DownloadProgress,
+    ModelFiles,
+    best_shipped_draft,
+    no_progress,
+    resolve,
+)
+from outdraft.engine.controller import Controller
+from outdraft.engine.costs import CostsTimer
+from outdraft.engine.drafting import AutoDrafting, Drafting, FixedDrafting
 from outdraft.engine.engine import Engine
+from outdraft.engine.kept_costs import kept_costs
 from outdraft.engine.kv_cache import BlockPool, KVCache
 from outdraft.engine.loading import BLOCK_SIZE, LoadedModel, load_model, resolve_device
 from outdraft.engine.models.head import load_head
@@ -23,7 +34,7 @@ from outdraft.engine.runners.runner import HeadRunner
 from outdraft.engine.tokenizer import Tokenizer, load_tokenizer
 from outdraft.errors import OptionError, PairingError
 from outdraft.modelspec import HeadSpec, read_head, read_modelspec
-from outdraft.modelspec.head import check_draft_kind, check_head_fits
+from outdraft.modelspec.head import check_draft_kind, check_head_fits, draft_method
 from outdraft.modelspec.vocabulary import vocabulary_difference
 from outdraft.speculation import OFF, WITH_DRAFT, Speculation, check_own_method
 
@@ -47,11 +58,13 @@ def load_engine(
     reuse_prefixes: bool = True,
     progress: DownloadProgress | None = no_progress,
     on_layer: Callable[[int, int], None] = lambda done, total: None,
+    on_measured: Callable[[int, int], None] = lambda done, total: None,
 ) -> Engine:
     """Loads a target (and a draft, if the speculation names one) and returns an engine.
 
     target: a catalog name, a hub id, a folder of safetensors or a .gguf file.
     progress: called during downloads; None draws a bar on stderr.
+    on_measured: called while method auto times steps and drafts, which it does once.
     """
     for name, value in (
         ("max_num_seqs", max_num_seqs),
@@ -73,13 +86,18 @@ def load_engine(
         )
     files = resolve(target, progress=progress)
     tokenizer = load_tokenizer(files.path)
+    if speculation.is_auto and speculation.draft is None:
+        speculation = _with_shipped_draft(speculation, target, where)
+    method = speculation.method  # of the draft
     draft, head = None, None
     taps: tuple[int, ...] = ()
-    if speculation.method in WITH_DRAFT and speculation.draft is not None:
+    if (method in WITH_DRAFT or speculation.is_auto) and speculation.draft is not None:
         draft = resolve(speculation.draft, progress=progress)
+        if speculation.is_auto:
+            method = draft_method(draft.path) or "draft_model"
         # Checked before any weights are loaded.
-        check_draft_kind(speculation.method, draft.path, draft.name)
-        if speculation.method == "eagle":
+        check_draft_kind(method, draft.path, draft.name)
+        if method == "eagle":
             head, spec = read_head(draft.path), read_modelspec(files.path)
             check_head_fits(head, spec, name=draft.name, target_name=files.name)
             taps = head.taps(spec.num_layers)
@@ -95,24 +113,54 @@ def load_engine(
         on_layer=on_layer,
         taps=taps,
     )
-    proposer: Proposer | None = None
-    if speculation.method == "ngram":
-        proposer = NgramProposer(speculation.prompt_lookup_min, speculation.prompt_lookup_max)
-    elif speculation.method == "suffix":
-        proposer = SuffixProposer()
-    elif draft is not None and head is not None:
-        proposer = _make_eagle(speculation, model, draft, head, reuse_prefixes)
+    proposers: dict[str, Proposer] = {}
+    if speculation.is_auto or method == "ngram":
+        lengths = speculation.prompt_lookup_min, speculation.prompt_lookup_max
+        proposers["ngram"] = NgramProposer(*lengths)
+    if speculation.is_auto or method == "suffix":
+        proposers["suffix"] = SuffixProposer()
+    if draft is not None and head is not None:
+        proposers[method] = _make_eagle(speculation, model, draft, head, reuse_prefixes)
     elif draft is not None:
-        proposer = _make_draft_model(speculation, model, draft, load)
+        proposers[method] = _make_draft_model(speculation, model, draft, load)
     return_freed_memory()
+    models = {"target": files} if draft is None else {"target": files, "draft": draft}
+    kept = kept_costs(
+        models,
+        where,
+        dtype=str(model.decoder.dtype),
+        quantization=quantization,
+        draft_quantization=speculation.quantization,
+        max_tokens=max_num_batched_tokens,
+        num_blocks=model.pool.num_blocks,
+    )
+    timer = CostsTimer(
+        model.runner, model.pool, proposers, max_tokens=max_num_batched_tokens, kept=kept
+    )
+    drafting: Drafting | None = None
+    if speculation.is_auto:
+        drafting = AutoDrafting(proposers, Controller(timer.measure(on_measured)))
+    elif proposers:
+        drafting = FixedDrafting(method, proposers[method])
     return Engine(
         model,
         tokenizer,
         speculation=speculation,
-        proposer=proposer,
+        drafting=drafting,
+        costs=timer,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
     )
+
+
+def _with_shipped_draft(speculation: Speculation, target: str, device: torch.device) -> Speculation:
+    """With the best draft that ships for the target, in the form that is fastest there."""
+    draft, quantization = best_shipped_draft(target), speculation.quantization
+    if draft is None:
+        return speculation
+    if device.type == "cpu" and quantization == "none":
+        quantization = "int8"
+    return replace(speculation, draft=draft, quantization=quantization)
 
 
 def _make_draft_model(

@@ -9,29 +9,30 @@ import time
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 
 import torch
 from torch import Tensor
 
 from outdraft.acceptance import Acceptance
-from outdraft.engine.costs import measure_step_costs
+from outdraft.engine.costs import CostsTimer
 from outdraft.engine.draft_lengths import NO_LIMITS, Limits, Temperatures, draft_lengths
+from outdraft.engine.drafting import Drafted, Drafting
 from outdraft.engine.loading import LoadedModel
 from outdraft.engine.logprobs import score_prompt, token_logprobs
 from outdraft.engine.outputs import Generation, StepResult, Update
-from outdraft.engine.proposers.proposer import DraftRequest, Observer, Proposer
 from outdraft.engine.runners.compiled import CompiledRunner
 from outdraft.engine.sampling import mix64, processed_logits
 from outdraft.engine.scheduler import Scheduler
 from outdraft.engine.sequence import FinishReason, SamplingParams, Sequence, Status
-from outdraft.engine.step import Segment, Step
+from outdraft.engine.step import Segment
 from outdraft.engine.tokenizer import Tokenizer
 from outdraft.engine.transcript import Transcript
 from outdraft.engine.verify import verify
 from outdraft.errors import OptionError, RequestError
 from outdraft.speculation import OFF, Speculation
-from outdraft.step_costs import StepCosts
+from outdraft.step_costs import RoundCosts
 
 
 @dataclass(slots=True)
@@ -50,7 +51,8 @@ class Engine:
         tokenizer: Tokenizer,
         *,
         speculation: Speculation = OFF,
-        proposer: Proposer | None = None,
+        costs: CostsTimer,
+        drafting: Drafting | None = None,
         max_num_seqs: int = 16,
         max_num_batched_tokens: int = 512,
     ) -> None:
@@ -64,7 +66,8 @@ class Engine:
         self.acceptance = Acceptance()  # over all sequences
         self.pool = model.pool
         self._runner = model.runner
-        self._proposer = proposer
+        self.drafting = drafting
+        self._costs = costs
         self.scheduler = Scheduler(
             model.pool, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens
         )
@@ -91,12 +94,12 @@ class Engine:
         """The draft length of a request without one of its own, as it is set now."""
         return min(self.speculation.k_at(num_running), self.limits.k_at(num_running))
 
-    def measure_step_costs(self) -> StepCosts:
-        """Times steps on this machine, which also warms it up. Only while nothing runs."""
+    def measure_costs(self) -> RoundCosts:
+        """What rounds cost on this machine, which also warms it up. Only while nothing runs."""
         if self.has_work:
             raise OptionError("step costs cannot be measured while requests are running")
         self.forget()  # cached blocks are overwritten
-        return measure_step_costs(self._runner, self.pool, max_tokens=self._max_num_batched_tokens)
+        return self._costs.measure()
 
     def add_request(
         self,
@@ -105,12 +108,15 @@ class Engine:
         *,
         request_id: str | None = None,
         k: int | None = None,
+        tpot_s: float | None = None,
         arrived_ns: int | None = None,
     ) -> str:
         """Queues a prompt (text, or token ids) and returns its request id.
 
         `k` overrides the engine's draft length for this request; 0 turns speculation off.
-        `arrived_ns` (of time.perf_counter_ns) is when the request arrived, if not now.
+        `tpot_s`: seconds for each token after the first that should not be exceeded; with method
+        auto, texts that are late get drafts first. `arrived_ns` (of time.perf_counter_ns) is when
+        the request arrived, if not now.
         """
         params = params or SamplingParams()
         tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
@@ -132,6 +138,7 @@ class Engine:
                 seed=seed if index == 0 else mix64(mix64(seed) ^ index),
                 stop_ids=stop_ids if params.ignore_eos else stop_ids | self._eos_ids,
                 max_draft_tokens=k,
+                tpot_s=tpot_s,
             )
             generation = Generation(
                 request_id,
@@ -159,8 +166,8 @@ class Engine:
     def forget(self) -> None:
         """Drops what is kept of earlier requests to speed up later ones."""
         self.pool.forget()
-        if self._proposer is not None:
-            self._proposer.forget()
+        if self.drafting is not None:
+            self.drafting.forget()
 
     def check(self, tokens: Seq[int], params: SamplingParams, k: int | None = None) -> None:
         """Raises what `add_request` would; changes nothing and may be called from any thread."""
@@ -196,9 +203,11 @@ class Engine:
             generation.started_ns = generation.started_ns or started_ns
         limits, loaded = self.limits, (self.speculation, self.scheduler.num_running)
         lengths: list[int] = []
-        if self._proposer is not None:
+        drafted = Drafted()
+        if self.drafting is not None:
             lengths = draft_lengths(*loaded, limits, step.segments, inverted)
-        draft_probs = self._propose(step, lengths)
+            rooms = [self._room(*each) for each in zip(step.segments, lengths, strict=True)]
+            drafted = self.drafting.propose(step.segments, rooms, self.scheduler.attach)
         result = self._runner.run(step.runs())
         for segment, logits in step.prompt_logits(result.logits):
             scores = self._live[segment.sequence.id].generation.prompt_logprobs
@@ -206,7 +215,7 @@ class Engine:
                 score_prompt(scores, segment.sequence, segment.start, logits)
         emitted: list[list[int]] = []
         if step.drawing:
-            round_ = step.round(draft_probs)
+            round_ = step.round(drafted.probs)
             processed = processed_logits(step.drawn_logits(result.logits), round_.rows)
             emitted = verify(
                 self.speculation.rule,
@@ -216,8 +225,10 @@ class Engine:
                 posterior_alpha=self.speculation.posterior_alpha,
             )
             step.accept(emitted)
-        if result.features is not None and isinstance(self._proposer, Observer):
-            self._proposer.observe(step.observations(result.features))
+        if self.drafting is not None and result.features is not None:
+            self.drafting.observe(partial(step.observations, result.features))
+        if self.drafting is not None:  # before texts end and are forgotten
+            self.drafting.learn(drafted, (time.perf_counter_ns() - started_ns) / 1e9)
         updates = [
             self._append(segment, tokens, processed, round_.rows_of(index))
             for index, (segment, tokens) in enumerate(zip(step.drawing, emitted, strict=True))
@@ -228,35 +239,24 @@ class Engine:
         stats = step.stats(num_emitted, max(lengths, default=0), seconds)
         stopped = limits.stopped(*loaded, stats.temperatures)
         return StepResult(
-            updates, replace(stats, is_stopped=limits.stops(*loaded), stopped=stopped)
+            updates,
+            replace(
+                stats,
+                is_stopped=limits.stops(*loaded),
+                stopped=stopped,
+                drafting_s=drafted.seconds,
+            ),
         )
 
-    def _propose(self, step: Step, lengths: Seq[int]) -> Tensor | None:
-        """Attaches drafts of at most these lengths (none: no drafts) to the step; returns their
-        distributions if the proposer keeps them."""
-        if self._proposer is None or not lengths:
-            return None
-        requests: list[DraftRequest] = []
-        drafting: list[Segment] = []
-        for segment, k in zip(step.segments, lengths, strict=True):
-            sequence = segment.sequence
-            room = min(
-                sequence.params.max_tokens - sequence.num_output_tokens,
-                self.max_context - len(sequence),
-            )
-            # The last token of a round is the target's own: a draft for it would be wasted.
-            k = min(k, room - 1)
-            if k > 0:
-                requests.append(DraftRequest(sequence, k))
-                drafting.append(segment)
-        if not requests:
-            return None
-        probs = []
-        for segment, proposal in zip(drafting, self._proposer.propose(requests), strict=True):
-            self.scheduler.attach(segment, proposal.tokens)
-            if proposal.probs is not None:
-                probs.append(proposal.probs[: len(segment.drafts)])
-        return torch.cat(probs) if probs else None
+    def _room(self, segment: Segment, k: int) -> int:
+        """Draft tokens that a segment may get: at most k, and none that would be wasted. The last
+        token of a round is the target's own."""
+        sequence = segment.sequence
+        left = min(
+            sequence.params.max_tokens - sequence.num_output_tokens,
+            self.max_context - len(sequence),
+        )
+        return max(min(k, left - 1), 0)
 
     def _append(
         self, segment: Segment, tokens: list[int], processed: Tensor, rows: slice
@@ -274,7 +274,7 @@ class Engine:
                 break
         num_accepted = min(segment.num_accepted, len(kept))
         if generation.first_token_ns is None:
-            generation.first_token_ns = time.perf_counter_ns()
+            generation.first_token_ns = sequence.first_token_ns = time.perf_counter_ns()
         else:
             for acceptance in (sequence.acceptance, self.acceptance):
                 acceptance.record(len(segment.drafts), num_accepted)
@@ -296,6 +296,9 @@ class Engine:
             logprobs,
             reason,
             generation=None if reason is None else generation,
+            num_drafted=len(segment.drafts),
+            proposer=segment.proposer,
+            why=segment.why,
         )
 
     def _reason_to_finish(
@@ -315,8 +318,8 @@ class Engine:
         sequence, generation = live.sequence, live.generation
         sequence.status = Status.FINISHED
         generation.finish_reason = reason
-        if self._proposer is not None:
-            self._proposer.release(sequence)
+        if self.drafting is not None:
+            self.drafting.release(sequence)
         del self._live[sequence.id]
         live.transcript.finish()
         generation.text = live.transcript.text

@@ -5,7 +5,7 @@ from dataclasses import replace
 from outdraft import shared_options as shared
 from outdraft.errors import OptionError
 from outdraft.options import Option
-from outdraft.speculation import OFF, QUANTIZATIONS, RULES
+from outdraft.speculation import AUTO, OFF, QUANTIZATIONS, RULES
 
 ENGINE_OPTIONS = (
     shared.TARGET,
@@ -28,7 +28,8 @@ BATCH_OPTIONS = (
 SPECULATION_OPTIONS = (
     shared.METHOD,
     replace(shared.DRAFT, help=f"{shared.DRAFT.help} (default: the one that ships for the target)"),
-    shared.K,
+    replace(shared.K, help=f"{shared.K.help} (default: {OFF.k}; of auto {AUTO.k})", default=None,
+            type=int),
     replace(shared.RULE, choices=RULES),
     replace(shared.DRAFT_QUANTIZATION, choices=QUANTIZATIONS),
     Option("--prompt-lookup-min", "n-gram: shortest match that counts",

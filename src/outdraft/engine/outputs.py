@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from outdraft.acceptance import Acceptance
@@ -30,6 +30,9 @@ class Update:
     logprobs: list[TokenLogprob] | None
     finish_reason: FinishReason | None
     generation: Generation | None  # complete, with the last update
+    num_drafted: int = 0
+    proposer: str | None = None  # whose drafts they were
+    why: str = ""  # that proposer and draft length, or none, were chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class StepStats:
     is_stopped: bool = False  # at this load only an operator's limits keep drafts away
     temperatures: tuple[float, ...] = ()  # of each sequence in a round
     stopped: tuple[bool, ...] = ()  # whether limits alone keep drafts from it, by load or its own
+    drafting_s: Mapping[str, float] = field(default_factory=dict)  # of these, by proposer
+    mean_context: float = 0.0  # tokens before those that a sequence in a round computes
 
     @property
     def is_decoding(self) -> bool:

@@ -126,6 +126,8 @@ class Sequence:
     num_cached: int = 0  # of the prompt, found in the cache when the sequence was admitted
     num_preemptions: int = 0
     acceptance: Acceptance = field(default_factory=Acceptance)
+    tpot_s: float | None = None  # seconds for each token after the first that are asked for
+    first_token_ns: int | None = None  # on the clock of time.perf_counter_ns
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -142,6 +144,13 @@ class Sequence:
     def num_uncomputed(self) -> int:
         """1: ready to decode. More: still in prefill."""
         return len(self.tokens) - self.num_computed
+
+    def lateness(self, now_ns: int) -> float | None:
+        """Seconds for each token so far / those that are asked for; None where nothing is."""
+        if self.tpot_s is None or self.first_token_ns is None:
+            return None
+        spent_s = (now_ns - self.first_token_ns) / 1e9
+        return spent_s / max(self.num_output_tokens - 1, 1) / self.tpot_s
 
     @property
     def is_finished(self) -> bool:

@@ -33,6 +33,8 @@ class Segment:
     num_tokens: int  # of its own
     drafts: list[int] = field(default_factory=list)
     num_accepted: int = 0  # drafts, once they are verified
+    proposer: str | None = None  # whose drafts they are
+    why: str = ""  # it has this draft, or none, where that was chosen
     start: int = field(init=False)  # position of the first token
     reaches_end: bool = field(init=False)  # the last token is computed: the next one is drawn
     is_round: bool = field(init=False)  # it is not the first token that is drawn
@@ -160,4 +162,5 @@ class Step:
             max_k=max_k,
             seconds=seconds,
             temperatures=tuple(segment.sequence.params.temperature for segment in rounds),
+            mean_context=sum(each.start for each in rounds) / len(rounds) if rounds else 0.0,
         )

@@ -100,7 +100,8 @@ def plan_memory(
         draft = mtp_draft(target)
     method = _checked_method(method, draft, settings.k)
     pairing = None if draft is None else pair(target, draft, settings.max_model_len)
-    deployment = Deployment(target, draft, devices, settings, method in LOOKED_UP)
+    looks_up = method in LOOKED_UP or (method == "auto" and draft is None)
+    deployment = Deployment(target, draft, devices, settings, looks_up)
     deployment.check_split()
 
     chosen = target_quantization or target.default_quantization
@@ -144,7 +145,7 @@ def _checked_method(method: str | None, draft: Model | None, k: int) -> str:
     fitting = _METHODS.get(type(draft.spec), "draft_model")
     if method == "off" or method in LOOKED_UP:
         raise OptionError(f"method {method} has no draft, got {draft.name}; leave one of them out")
-    if method not in (None, "mtp", fitting):
+    if method not in (None, "mtp", "auto", fitting):
         raise OptionError(f"{draft.name} is for method {fitting}, not {method}")
     if isinstance(draft.spec, MedusaSpec) and k > draft.spec.num_guesses:
         raise OptionError(

@@ -33,6 +33,7 @@ class EncodedPrompt:
     tokens: list[int]
     params: SamplingParams
     k: int | None  # this request's own draft length
+    tpot_s: float | None = None  # seconds for each token after the first that it asks for
 
 
 class Reply:
@@ -141,6 +142,7 @@ class EngineLoop:
                     prompt.params,
                     request_id=request_id,
                     k=prompt.k,
+                    tpot_s=prompt.tpot_s,
                     arrived_ns=arrived_ns,
                 )
             )

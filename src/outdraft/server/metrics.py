@@ -19,7 +19,7 @@ from outdraft.engine.engine import Engine
 from outdraft.engine.outputs import Generation, StepStats, Update
 from outdraft.goodput import net_benefit, plain_seconds
 from outdraft.server.sides import Sides
-from outdraft.step_costs import StepCosts
+from outdraft.step_costs import RoundCosts
 from outdraft.workload.temperatures import temperature_band
 
 _TABLE = tomllib.loads(resources("outdraft.server").joinpath("metrics.toml").read_text("utf-8"))
@@ -30,7 +30,7 @@ _WINDOW_S = 60.0  # over which the current net benefit is averaged
 class Metrics(Collector):
     """`observe_*` are called by the engine's thread, everything else at a scrape."""
 
-    def __init__(self, engine: Engine, model_name: str, costs: StepCosts) -> None:
+    def __init__(self, engine: Engine, model_name: str, costs: RoundCosts) -> None:
         self._engine = engine
         self._costs = costs
         self._labels = {"model_name": model_name, "engine": "0"}
@@ -84,8 +84,7 @@ class Metrics(Collector):
         for _ in stats.draft_lengths:
             latency.observe(stats.seconds)
         if stats.is_decoding and any(stats.draft_lengths):
-            step_s = self._costs.seconds(stats.num_sequences)
-            plain = plain_seconds(stats.num_emitted, stats.num_sequences, step_s)
+            plain = plain_seconds(stats.num_emitted, stats.num_sequences, self._plain_step_s(stats))
             self._plain_s += plain
             self._spent_s += stats.seconds
             now = time.monotonic()
@@ -95,6 +94,14 @@ class Metrics(Collector):
         for update in updates:
             if update.generation is not None:
                 self._observe_end(update.generation)
+
+    def _plain_step_s(self, stats: StepStats) -> float:
+        """Seconds that this step would have taken without drafts: its own time less drafting, by
+        what costs say of both. So a moment in which the machine is slow cancels out."""
+        shape = stats.num_sequences, stats.mean_context
+        verification = self._costs.verification(stats.num_tokens, *shape)
+        share = self._costs.verification(stats.num_sequences, *shape) / verification
+        return (stats.seconds - sum(stats.drafting_s.values())) * share
 
     def observe_abort(self, num_choices: int) -> None:
         self._finished["abort"] += num_choices
@@ -135,7 +142,7 @@ class Metrics(Collector):
             "vllm:prefix_cache_queries": queries,
             "vllm:prefix_cache_hits": hits,
             "vllm:request_success": self._finished,
-            "outdraft:step_seconds": self._costs.measured,
+            "outdraft:step_seconds": self._costs.by_tokens,
             "outdraft:decode_seconds": self._sides.by_load.seconds.copy(),
             "outdraft:decode_tokens": self._sides.by_load.tokens.copy(),
             "outdraft:decode_seconds_by_temperature": self._sides.by_temperature.seconds.copy(),
@@ -165,6 +172,17 @@ class Metrics(Collector):
             ),
             "outdraft:speculation_stopped": float(self._engine.limits.stops_all),
         }
+        drafting = self._engine.drafting
+        if drafting is not None:
+            counts = drafting.acceptance.items()
+            values["outdraft:proposer_draft_tokens"] = {n: a.num_draft_tokens for n, a in counts}
+            values["outdraft:proposer_accepted_tokens"] = {
+                name: acceptance.num_accepted_tokens for name, acceptance in counts
+            }
+            values["outdraft:proposer_rounds"] = {
+                (name or "none", k): count
+                for (name, k), count in sorted(drafting.chosen.copy().items())
+            }
         recent = list(self._recent)
         spent = sum(each[2] for each in recent)
         if spent:

@@ -110,7 +110,8 @@ def _prompt(
         names = [each.name for each in fields(SamplingParams) if str(error).startswith(each.name)]
         named = max(names, key=len, default=None)
         raise Refusal(400, str(error), param=named) from error
-    return EncodedPrompt(tokens, params, k)
+    tpot_s = None if body.slo is None else body.slo.tpot_ms / 1e3
+    return EncodedPrompt(tokens, params, k, tpot_s)
 
 
 def _draft_length(override: SpeculationOverride | None, engine: Engine) -> int | None:

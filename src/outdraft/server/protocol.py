@@ -78,6 +78,13 @@ class SpeculationOverride(_Strict):
     k: int | None = Field(None, ge=0, le=MAX_K)
 
 
+class SpeedObjective(_Strict):
+    """What a request asks of the server's speed: `{"tpot_ms": 30}`, milliseconds for each token
+    after the first. With method auto, texts that are late get draft tokens first."""
+
+    tpot_ms: float = Field(gt=0, le=3_600_000)
+
+
 class DraftLimits(_Strict):
     """What an operator allows while the server runs: `max_k`, or `schedule`, [from so many running
     texts on, k] in ascending order. `{"max_k": null}` takes it back. `temperatures` are bands that
@@ -118,6 +125,7 @@ class _Sampling(_Strict):
     stream: StrictBool | None = False
     stream_options: StreamOptions | None = None
     speculation: SpeculationOverride | None = None
+    slo: SpeedObjective | None = None
     include_metrics: StrictBool = False
     return_token_ids: StrictBool | None = None
     # Accepted because clients send them; without effect.

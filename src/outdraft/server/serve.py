@@ -64,7 +64,7 @@ class Server(uvicorn.Server):
 
         `thread` is where the engine was loaded: in another one it is slower.
         """
-        costs = thread.submit(engine.measure_step_costs).result()
+        costs = thread.submit(engine.measure_costs).result()
         metrics = Metrics(engine, model_names[0], costs)
         loop = EngineLoop(
             engine,

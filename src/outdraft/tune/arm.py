@@ -56,7 +56,7 @@ def name_of(speculation: Speculation, *, has_k: bool = True, has_draft: bool = T
     words = [speculation.method]
     if has_draft and speculation.draft and speculation.method not in LOOKED_UP:
         words.append(PurePath(speculation.draft).name)
-    if has_k:
+    if has_k and not speculation.is_auto:
         words.append(f"k={speculation.k}")
     if speculation.quantization != "none":
         words.append(speculation.quantization)

@@ -46,6 +46,13 @@ def enumerate_arms(
     for method in [each for each in space.methods if each != "off"]:
         has_draft = method in WITH_DRAFT
         drafts = space.drafts.get(method, ()) if has_draft else (None,)
+        if method == "auto":  # one arm: draft lengths, and whose drafts, are its own business
+            arm = Speculation(method)
+            if reason := why_not(arm):
+                pruned.append(Pruned(method, reason))
+            else:
+                arms.append(arm)
+            continue
         if not drafts:
             pruned.append(Pruned(method, _no_draft(method, space.drafts)))
         for draft, quantization, rule, devices in product(

@@ -33,7 +33,7 @@ OPTIONS = (
     replace(ENGINE, default="outdraft"),
     OFF_SERVER,
     ON_SERVER,
-    Option("--methods", f"of {', '.join(METHODS[1:])} (default: all the engine has)",
+    Option("--methods", f"of {', '.join(METHODS[1:])} (default: all the engine has but auto)",
            metavar="LIST"),
     replace(shared.K, help="draft lengths: 2..8, or 2,4,6", default="2..8", type=str,
             metavar="RANGE"),

@@ -384,7 +384,8 @@ def _space(settings: RunSettings, supported: Capabilities) -> Space:
     # A method that was not named is left out without a word where it has no draft.
     can_draft = {method: bool(drafts.get(method)) for method in WITH_DRAFT}
     can_draft["mtp"] = bool(mtp_layers(settings.serving.target))
-    methods = [each for each in METHODS[1:] if can_draft.get(each, True)]
+    # auto is measured where it is named: it has no draft length to search for.
+    methods = [each for each in METHODS[1:] if can_draft.get(each, True) and each != "auto"]
     return replace(
         space,
         methods=space.methods or tuple(each for each in methods if each in supported.methods),

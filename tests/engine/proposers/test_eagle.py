@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from outdraft.engine.assemble import load_engine
+from outdraft.engine.draft_lengths import EVERYBODY
 from outdraft.engine.engine import Engine
 from outdraft.engine.kv_cache import BlockPool, KVCache
 from outdraft.engine.loading import LoadedModel
@@ -272,6 +273,13 @@ def engine_of(bench: Bench, head: Path | None = None, **options: Any) -> Engine:
     return load_engine(str(bench.target), speculation, kv_cache_bytes=4 << 20, **options)
 
 
+def head_of(engine: Engine) -> EagleProposer:
+    assert engine.drafting is not None
+    proposer = engine.drafting.proposers["eagle"]
+    assert isinstance(proposer, EagleProposer)
+    return proposer
+
+
 FEW = dict.fromkeys(range(40, 48), 9.0)
 
 
@@ -292,8 +300,7 @@ def test_the_text_is_the_targets(
     assert texts_of(engine, prompts) == texts_of(without, prompts)
     assert engine.acceptance.rate is not None
     assert 0.03 < engine.acceptance.rate < 1.0
-    assert isinstance(engine._proposer, EagleProposer)
-    assert engine._proposer.pool.num_used == 0
+    assert head_of(engine).pool.num_used == 0
 
 
 def test_drafts_do_not_depend_on_what_was_found_in_the_cache(bench: Bench) -> None:
@@ -313,6 +320,33 @@ def test_drafts_do_not_depend_on_what_was_found_in_the_cache(bench: Bench) -> No
     assert rounds[0][2] > 0
 
 
+def test_a_step_without_drafts_asks_nothing_of_the_head(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even at the end of a text; when drafts are asked for again, all is made up for."""
+    engine = engine_of(bench)
+    head = head_of(engine)._runner.head
+    fused: list[int] = []
+    fuse = head.fuse
+    monkeypatch.setattr(head, "fuse", lambda rows: fused.append(len(rows)) or fuse(rows))
+    wanted = SamplingParams(max_tokens=40, ignore_eos=True, logit_bias=FEW)
+    [without] = engine.generate([PROMPT], wanted, k=0)
+    assert fused == []
+    assert head_of(engine).pool.num_used == 0
+    engine.forget()
+    request = engine.add_request(PROMPT, wanted)
+    for _ in range(12):
+        engine.step(inverted=EVERYBODY)
+    assert fused == []
+    engine.step()
+    assert fused == [len(PROMPT) + 11]
+    for _ in range(9):
+        engine.step()
+    assert engine.acceptance.num_accepted_tokens > 0
+    live = engine._lives_of(request)[0]
+    assert live.generation.tokens == without.tokens[: len(live.generation.tokens)]
+
+
 @pytest.mark.parametrize("rule", ["rejection", "typical"])
 def test_other_rules_run(bench: Bench, rule: str) -> None:
     engine = engine_of(bench, settings={"rule": rule})
@@ -329,8 +363,7 @@ def test_an_aborted_request_gives_everything_back(bench: Bench) -> None:
         engine.step()
     for request in ids:
         engine.abort(request)
-    assert isinstance(engine._proposer, EagleProposer)
-    assert engine.pool.num_used == engine._proposer.pool.num_used == 0
+    assert engine.pool.num_used == head_of(engine).pool.num_used == 0
 
 
 def test_what_does_not_fit_is_said_before_anything_is_loaded(bench: Bench, tmp_path: Path) -> None:

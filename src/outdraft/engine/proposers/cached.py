@@ -44,6 +44,10 @@ class CachedProposer(Generic[Text]):
     def tables(self) -> list[list[int]]:
         return [text.table for text in self._texts.values()]
 
+    def num_behind(self, sequence: Sequence) -> int:
+        """Tokens of the text that are read before the next draft, its last one included."""
+        raise NotImplementedError
+
     def release(self, sequence: Sequence) -> None:
         text = self._texts.pop(sequence.id, None)
         if text is not None:

@@ -44,6 +44,12 @@ class DraftModelProposer(CachedProposer[_Text]):
             active = [each for each in active if self._may_continue(each)]
         return [each.proposal() for each in draftings]
 
+    def num_behind(self, sequence: Sequence) -> int:
+        text = self._texts.get(sequence.id)
+        if text is None:
+            return len(sequence)
+        return max(len(sequence) - text.num_read - len(text.guesses), 0)
+
     def _recall(self, sequence: Sequence) -> _Text:
         """What the cache holds of the sequence, cut back to what agrees with its tokens."""
         tokens = sequence.tokens

@@ -23,15 +23,17 @@ from outdraft.engine.proposers.proposer import DraftRequest, Observation, Propos
 from outdraft.engine.runners.runner import HeadRunner, Run
 from outdraft.engine.sequence import Sequence
 
-# Features of so many tokens wait until drafts are asked for; more are read at once.
-_MAX_UNREAD = 128
+# Features of so many tokens wait until drafts are asked for; more are read at once, all together.
+_MAX_UNREAD = 512
 
 
 @dataclass(slots=True)
 class _Text(CachedText):
     origin: int  # the token that the first entry belongs to
     num_seen: int  # positions before this one have features
-    unread: list[Tensor] = field(default_factory=list)  # (n, H): features from num_read - 1 on
+    unread: list[Tensor] = field(default_factory=list)  # (n, H): fused, from num_read - 1 on
+    unfused: list[Tensor] = field(default_factory=list)  # (n, 3 * G): those after them
+    was_asked: bool = False  # for a draft
     last: Tensor | None = None  # (1, H): the features read last
     edges: dict[int, Tensor] = field(default_factory=dict)  # block → its last token's features
 
@@ -55,25 +57,31 @@ class EagleProposer(CachedProposer[_Text]):
         text = self._texts.get(sequence.id)
         if text is not None:
             end = min(text.num_seen, len(sequence))
-            if text.origin == 0 and end // self.pool.block_size > len(text.hashes):
+            is_longer = text.origin == 0 and end // self.pool.block_size > len(text.hashes)
+            if is_longer and text.was_asked:
                 self._read([(sequence, text)])  # the last full block, for a text that continues it
         super().release(sequence)
 
     @torch.inference_mode()
     def observe(self, observations: Seq[Observation]) -> None:
-        parts = [each.features for each in observations]
-        fused = self._runner.head.fuse(parts[0] if len(parts) == 1 else torch.cat(parts))
+        """Keeps features as they are: they are fused when a draft is asked for, so that a step
+        without drafts costs what it costs without a head."""
         long = []
-        for each, rows in zip(observations, fused.split([*map(len, parts)]), strict=True):
+        for each in observations:
             text = self._recall(each.sequence, each.start)
-            new = rows[text.num_seen - each.start :]
+            new = each.features[text.num_seen - each.start :]
             if len(new):
                 # A few rows of many are copied, or they would keep all of them in memory.
-                self._append(text, new if len(parts) == 1 else new.clone())
+                text.unfused.append(new if len(observations) == 1 else new.clone())
+                text.num_seen += len(new)
             if text.num_unread > _MAX_UNREAD:
                 long.append((each.sequence, text))
         if long:
             self._read(long)
+
+    def num_behind(self, sequence: Sequence) -> int:
+        text = self._texts.get(sequence.id)
+        return len(sequence) if text is None else len(sequence) - text.num_read
 
     def _recall(self, sequence: Sequence, start: int) -> _Text:
         """The sequence's text; a new one where it lacks features before `start`."""
@@ -92,17 +100,28 @@ class EagleProposer(CachedProposer[_Text]):
         self._texts[sequence.id] = text
         return text
 
-    def _append(self, text: _Text, rows: Tensor) -> None:
-        size, start = self.pool.block_size, text.num_seen
-        text.unread.append(rows)
-        text.num_seen += len(rows)
-        if text.origin == 0:
-            for block in range(start // size, text.num_seen // size):
-                at = (block + 1) * size - 1 - start
-                text.edges[block] = rows[at : at + 1]
+    def _fuse(self, texts: Seq[_Text]) -> None:
+        """Fuses the features that wait, of all texts in one product."""
+        size = self.pool.block_size
+        waiting = [(text, sum(map(len, text.unfused))) for text in texts if text.unfused]
+        if not waiting:
+            return
+        parts = [part for text, _ in waiting for part in text.unfused]
+        fused = self._runner.head.fuse(parts[0] if len(parts) == 1 else torch.cat(parts))
+        for (text, count), rows in zip(
+            waiting, fused.split([count for _, count in waiting]), strict=True
+        ):
+            start = text.num_seen - count
+            text.unread.append(rows if len(waiting) == 1 else rows.clone())
+            text.unfused = []
+            if text.origin == 0:
+                for block in range(start // size, text.num_seen // size):
+                    at = (block + 1) * size - 1 - start
+                    text.edges[block] = rows[at : at + 1]
 
     def _read(self, pairs: Seq[tuple[Sequence, _Text]]) -> None:
         """Makes entries for all tokens that have features, without drafting."""
+        self._fuse([text for _, text in pairs])
         runs = []
         for sequence, text in pairs:
             end = min(text.num_seen + 1, len(sequence))
@@ -149,6 +168,7 @@ class EagleProposer(CachedProposer[_Text]):
         text = self._texts.get(sequence.id)
         if text is None or text.num_seen < length - 1 or request.k < 1:
             return None
+        text.was_asked = True
         if text.num_read >= length and text.last is not None:
             # Asked again about the same text: its last token is read again.
             text.num_read, text.unread = length - 1, [text.last]
@@ -162,6 +182,7 @@ class EagleProposer(CachedProposer[_Text]):
 
     def _draft(self, active: Seq[Drafting[_Text]]) -> None:
         """One token at a time for all sequences. Shorter drafts are cut at the end."""
+        self._fuse([each.text for each in active])
         runs = [self._take_run(each.sequence, each.text, len(each.sequence), 1) for each in active]
         k = max(each.k for each in active)
         chain = self._runner.start_chain(runs, k)

@@ -21,7 +21,7 @@ class NgramProposer:
         self._indexes: dict[int, _Index] = {}
 
     def propose(self, requests: Seq[DraftRequest]) -> list[Proposal]:
-        return [Proposal(self._lookup(each.sequence, each.k)) for each in requests]
+        return [self._lookup(each.sequence, each.k) for each in requests]
 
     def release(self, sequence: Sequence) -> None:
         self._indexes.pop(sequence.id, None)
@@ -29,7 +29,7 @@ class NgramProposer:
     def forget(self) -> None:
         """Nothing to drop: a text is only matched with itself."""
 
-    def _lookup(self, sequence: Sequence, k: int) -> list[int]:
+    def _lookup(self, sequence: Sequence, k: int) -> Proposal:
         tokens = sequence.tokens
         index = self._indexes.setdefault(sequence.id, _Index())
         # The current ending is left out: nothing follows it yet.
@@ -42,8 +42,8 @@ class NgramProposer:
             if size < len(tokens):
                 at = index.follower.get(tuple(tokens[len(tokens) - size :]))
                 if at is not None:
-                    return _copy_from(tokens, at, k)
-        return []
+                    return Proposal(_copy_from(tokens, at, k), match=size)
+        return Proposal([])
 
 
 def _copy_from(tokens: list[int], at: int, count: int) -> list[int]:

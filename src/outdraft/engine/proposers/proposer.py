@@ -30,6 +30,7 @@ class Proposal:
     # (len(tokens), vocab): the distribution each token was drawn from, where the verification
     # rule needs it. None: the proposer is sure of its tokens.
     probs: Tensor | None = None
+    match: int = 0  # of a lookup: tokens of the text's end that it found earlier
 
 
 @dataclass(frozen=True, slots=True)

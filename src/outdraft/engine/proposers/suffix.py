@@ -177,7 +177,7 @@ class SuffixProposer:
         self._memories: dict[int | None, _Memory] = {}  # by the requests' own draft length
 
     def propose(self, requests: Seq[DraftRequest]) -> list[Proposal]:
-        return [Proposal(self._draft(each.sequence, each.k)) for each in requests]
+        return [self._draft(each.sequence, each.k) for each in requests]
 
     def release(self, sequence: Sequence) -> None:
         self._readings.pop(sequence.id, None)
@@ -189,7 +189,7 @@ class SuffixProposer:
         for memory in self._memories.values():
             memory.keep(0)
 
-    def _draft(self, sequence: Sequence, k: int) -> list[int]:
+    def _draft(self, sequence: Sequence, k: int) -> Proposal:
         reading = self._readings.setdefault(sequence.id, _Reading())
         memory = self._memory(sequence)
         self._read(reading, memory, sequence.tokens)
@@ -200,9 +200,9 @@ class SuffixProposer:
         else:
             source = memory.automaton
         if length < self._min_match:
-            return []
+            return Proposal([])
         limit = min(k, round(length * self._tokens_per_match))
-        return source.continuation(state, limit, self._min_probability)
+        return Proposal(source.continuation(state, limit, self._min_probability), match=length)
 
     def _memory(self, sequence: Sequence) -> _Memory:
         return self._memories.setdefault(sequence.max_draft_tokens, _Memory())
