@@ -58,7 +58,7 @@ class CachedProposer(Generic[Text]):
 
 
 @dataclass(slots=True)
-class Drafting(Generic[Text]):
+class GrowingDraft(Generic[Text]):
     """The draft of one sequence as it grows."""
 
     sequence: Sequence
@@ -85,14 +85,14 @@ class Sampler:
         self._keep_probs = keep_probs
         self._stream = Stream.DRAFT if keep_probs else Stream.TOKEN
 
-    def draw(self, draftings: Seq[Drafting[Text]], logits: Tensor) -> None:
-        """Appends one token to each: logits (len(draftings), draft vocabulary)."""
-        rows = [Row(each.sequence, tuple(each.tokens)) for each in draftings]
+    def draw(self, drafts: Seq[GrowingDraft[Text]], logits: Tensor) -> None:
+        """Appends one token to each: logits (len(drafts), draft vocabulary)."""
+        rows = [Row(each.sequence, tuple(each.tokens)) for each in drafts]
         if self._target_ids is None:
             drawn, probs = self._draw_shared(rows, logits)
         else:
             drawn, probs = self._draw_mapped(rows, logits, self._target_ids)
-        for index, (each, token) in enumerate(zip(draftings, drawn.tolist(), strict=True)):
+        for index, (each, token) in enumerate(zip(drafts, drawn.tolist(), strict=True)):
             each.tokens.append(token)
             if probs is not None:
                 each.probs.append(probs[index : index + 1])

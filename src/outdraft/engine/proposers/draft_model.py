@@ -4,7 +4,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
 from outdraft.engine.kv_cache import BlockPool
-from outdraft.engine.proposers.cached import CachedProposer, CachedText, Drafting, Sampler
+from outdraft.engine.proposers.cached import CachedProposer, CachedText, GrowingDraft, Sampler
 from outdraft.engine.proposers.proposer import DraftRequest, Proposal
 from outdraft.engine.runners.runner import Run, Runner
 from outdraft.engine.sequence import Sequence
@@ -34,15 +34,15 @@ class DraftModelProposer(CachedProposer[_Text]):
         self._max_prefill_tokens = max_prefill_tokens
 
     def propose(self, requests: Seq[DraftRequest]) -> list[Proposal]:
-        draftings = [
-            Drafting(each.sequence, self._recall(each.sequence), each.k) for each in requests
+        drafts = [
+            GrowingDraft(each.sequence, self._recall(each.sequence), each.k) for each in requests
         ]
-        self._catch_up(draftings)
-        active = [each for each in draftings if self._may_start(each)]
+        self._catch_up(drafts)
+        active = [each for each in drafts if self._may_start(each)]
         while active:
             self._draft_one(active)
             active = [each for each in active if self._may_continue(each)]
-        return [each.proposal() for each in draftings]
+        return [each.proposal() for each in drafts]
 
     def num_behind(self, sequence: Sequence) -> int:
         text = self._texts.get(sequence.id)
@@ -69,12 +69,12 @@ class DraftModelProposer(CachedProposer[_Text]):
         self.pool.truncate(text.table, text.num_read)
         return text
 
-    def _catch_up(self, draftings: Seq[Drafting[_Text]]) -> None:
+    def _catch_up(self, drafts: Seq[GrowingDraft[_Text]]) -> None:
         """Reads prompts, a bounded number of tokens per round so that others do not wait long."""
         budget = self._max_prefill_tokens
         runs: list[Run] = []
-        for drafting in draftings:
-            text, tokens = drafting.text, drafting.sequence.tokens
+        for draft in drafts:
+            text, tokens = draft.text, draft.sequence.tokens
             count = min(len(tokens) - 1 - text.num_read, budget)
             end = text.num_read + count
             if count <= self._runner.min_rows or end > self._max_context:
@@ -85,34 +85,34 @@ class DraftModelProposer(CachedProposer[_Text]):
                 budget -= count
         if runs:
             self._runner.run(runs)
-        for drafting in draftings:
-            text = drafting.text
-            self.pool.publish_text(text.table, text.hashes, drafting.sequence.tokens, text.num_read)
+        for draft in drafts:
+            text = draft.text
+            self.pool.publish_text(text.table, text.hashes, draft.sequence.tokens, text.num_read)
 
     def _run(self, tokens: Seq[int], start: int, text: _Text, num_logits: int) -> Run:
         # Tokens the draft has no embedding for become its last: padded vocabularies differ.
         last = self._runner.vocab_size - 1
         return Run([min(token, last) for token in tokens], start, text.table, num_logits)
 
-    def _may_start(self, drafting: Drafting[_Text]) -> bool:
-        num_unread = len(drafting.sequence.tokens) - drafting.text.num_read
-        return num_unread <= self._runner.min_rows + 1 and self._may_continue(drafting)
+    def _may_start(self, draft: GrowingDraft[_Text]) -> bool:
+        num_unread = len(draft.sequence.tokens) - draft.text.num_read
+        return num_unread <= self._runner.min_rows + 1 and self._may_continue(draft)
 
-    def _may_continue(self, drafting: Drafting[_Text]) -> bool:
-        end = len(drafting.sequence.tokens) + len(drafting.tokens)
+    def _may_continue(self, draft: GrowingDraft[_Text]) -> bool:
+        end = len(draft.sequence.tokens) + len(draft.tokens)
         return (
-            len(drafting.tokens) < drafting.k
+            len(draft.tokens) < draft.k
             and end <= self._max_context
-            and self.pool.grow(drafting.text.table, end)
+            and self.pool.grow(draft.text.table, end)
         )
 
-    def _draft_one(self, active: Seq[Drafting[_Text]]) -> None:
+    def _draft_one(self, active: Seq[GrowingDraft[_Text]]) -> None:
         """One more token for all sequences that are still drafting, in one batch."""
         runs = []
-        for drafting in active:
-            text, tokens = drafting.text, drafting.sequence.tokens
-            new = [*tokens[text.num_read :], *drafting.tokens[len(text.guesses) :]]
+        for draft in active:
+            text, tokens = draft.text, draft.sequence.tokens
+            new = [*tokens[text.num_read :], *draft.tokens[len(text.guesses) :]]
             runs.append(self._run(new, text.num_read + len(text.guesses), text, 1))
             text.num_read = len(tokens)
-            text.guesses = list(drafting.tokens)
+            text.guesses = list(draft.tokens)
         self._sampler.draw(active, self._runner.run(runs).logits)

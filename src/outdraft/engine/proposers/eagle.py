@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from outdraft.engine.kv_cache import BlockPool
-from outdraft.engine.proposers.cached import CachedProposer, CachedText, Drafting, Sampler
+from outdraft.engine.proposers.cached import CachedProposer, CachedText, GrowingDraft, Sampler
 from outdraft.engine.proposers.proposer import DraftRequest, Observation, Proposal
 from outdraft.engine.runners.runner import HeadRunner, Run
 from outdraft.engine.sequence import Sequence
@@ -153,16 +153,16 @@ class EagleProposer(CachedProposer[_Text]):
 
     @torch.inference_mode()
     def propose(self, requests: Seq[DraftRequest]) -> list[Proposal]:
-        draftings = [self._start(request) for request in requests]
-        active = [each for each in draftings if each is not None]
+        drafts = [self._start(request) for request in requests]
+        active = [each for each in drafts if each is not None]
         if active:
             self._draft(active)
         for each in active:
             self._publish(each.text, each.sequence.tokens)
             self.pool.truncate(each.text.table, each.text.num_read - each.text.origin)
-        return [Proposal([]) if each is None else each.proposal() for each in draftings]
+        return [Proposal([]) if each is None else each.proposal() for each in drafts]
 
-    def _start(self, request: DraftRequest) -> Drafting[_Text] | None:
+    def _start(self, request: DraftRequest) -> GrowingDraft[_Text] | None:
         """None where features or blocks are missing."""
         sequence, length = request.sequence, len(request.sequence)
         text = self._texts.get(sequence.id)
@@ -178,9 +178,9 @@ class EagleProposer(CachedProposer[_Text]):
         # The last draft is not read: it needs no entry.
         while k and not self.pool.grow(text.table, end + k - 1):
             k -= 1
-        return Drafting(sequence, text, k) if k else None
+        return GrowingDraft(sequence, text, k) if k else None
 
-    def _draft(self, active: Seq[Drafting[_Text]]) -> None:
+    def _draft(self, active: Seq[GrowingDraft[_Text]]) -> None:
         """One token at a time for all sequences. Shorter drafts are cut at the end."""
         self._fuse([each.text for each in active])
         runs = [self._take_run(each.sequence, each.text, len(each.sequence), 1) for each in active]
