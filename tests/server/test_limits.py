@@ -69,6 +69,11 @@ BOTH: list[tuple[str, list[Any], list[Any]]] = [
     ("stream", [False, None], ["yes", 1]),
     ("stream_options", [None, {}], ["yes", True]),
     ("speculation", [{"k": 0}, {"k": MAX_K}], [{"k": -1}, {"k": MAX_K + 1}, {"method": "a" * 65}]),
+    (
+        "slo",
+        [None, {"tpot_ms": 0.1}, {"tpot_ms": 3_600_000}],
+        [{}, {"tpot_ms": 0}, {"tpot_ms": 3_600_001}, {"tpot_ms": "30"}, {"ttft_ms": 5}, 30],
+    ),
     ("include_metrics", [True], ["yes"]),
     ("return_token_ids", [True], ["yes"]),
     ("model", ["tiny", None], [5, "a" * 1025]),

@@ -14,7 +14,7 @@ from outdraft.tune.arm import FINAL, Load, name_of, proposer_name
 from outdraft.tune.journal import Block, Failure, Journal, Start
 from outdraft.tune.outcome import RunContext, make_results
 from outdraft.tune.pace import Pace
-from outdraft.tune.results import PREDICTED, Results
+from outdraft.tune.results import UNTRIED, Results
 from outdraft.tune.rules import Objective, Rules, SearchSettings
 from outdraft.tune.search import Search
 
@@ -114,7 +114,7 @@ def test_only_as_many_proposers_are_started_as_can_be_judged(tmp_path: Path) -> 
     untried = "concurrency 1: no time was left to try ngram, draft_model small"
     assert untried in results.notes
     states = {arm.state for arm in load.arms if not arm.name.startswith(("off", "eagle"))}
-    assert states == {PREDICTED}, "nothing is wrong with them"
+    assert states == {UNTRIED}, "nothing is wrong with them"
     assert results.enough_s is not None
     run(tmp_path, results.enough_s, engines=engines)
     assert {"ngram", "draft_model small"} < set(engines.up)
