@@ -67,8 +67,8 @@ docs: setup  ## the site of docs/ with the reference of all commands, in site/ (
 test: setup  ## the fast suite with real llama.cpp (fetches the default model once, about 98 MB)
 	@PYTHON=$(BIN)/python dev/engines/llamacpp.sh || echo "test: no llama.cpp here, it is skipped"
 	@echo "test: the fast suite and real llama.cpp"
-	@# Three for two cores: many tests wait for a server or a process.
-	@$(BIN)/python -m pytest -m "not slow" -rsR --numprocesses 3 --dist loadfile --no-loadscope-reorder \
+	@# Four for two cores: many tests wait for a server or a process.
+	@$(BIN)/python -m pytest -m "not slow" -rsR --numprocesses 4 --dist loadfile --no-loadscope-reorder \
 		$(addprefix --ignore=,$(filter-out $(wildcard tests/engines/test_*llamacpp*.py),$(wildcard tests/engines/test_*.py)))
 
 test-wheel: setup  ## the wheel in clean environments, alone and with each extra (2 GB, removed after)

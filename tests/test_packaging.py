@@ -71,11 +71,12 @@ def libraries(wheel: Path) -> list[str]:
     return sorted(name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so"))
 
 
-@pytest.mark.parametrize("is_whole", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow  # `make test-wheel`, which CI runs, tries a wheel too
+@pytest.mark.parametrize("is_whole", [False, True])
 def test_a_wheel_is_built_installed_and_tried(
     is_whole: bool, tmp_path: Path, native: ModuleType, compiler: str
 ) -> None:
-    """The fast suite leaves out the drafts and the optimizer: seconds each."""
+    """Whole, or without the drafts and the optimizer, which take seconds each."""
     if not is_whole:
         quick = tmp_path / "quick"
         quick.write_text(f'#!/bin/sh\nexec {compiler} "$@" -O1\n')
