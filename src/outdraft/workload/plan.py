@@ -10,6 +10,16 @@ from outdraft.workload.prompt import Message, Planned, Prompt
 from outdraft.workload.temperatures import assign_temperatures
 
 
+def shuffled_by_category(prompts: Sequence[Prompt], draw: random.Random) -> dict[str, list[Prompt]]:
+    """The prompts of each category, in an order of chance."""
+    by_category: dict[str, list[Prompt]] = {}
+    for prompt in prompts:
+        by_category.setdefault(prompt.category, []).append(prompt)
+    for members in by_category.values():
+        draw.shuffle(members)
+    return by_category
+
+
 def choose_balanced(prompts: Sequence[Prompt], count: int, seed: int) -> list[Prompt]:
     """`count` prompts, every category in its share of the set throughout, in an order set by the
     seed. So all blocks are alike, and what differs between categories does not widen an interval
@@ -18,11 +28,7 @@ def choose_balanced(prompts: Sequence[Prompt], count: int, seed: int) -> list[Pr
     A category that runs out starts again, so a short set is repeated rather than refused.
     """
     draw = random.Random(seed)
-    by_category: dict[str, list[Prompt]] = {}
-    for prompt in prompts:
-        by_category.setdefault(prompt.category, []).append(prompt)
-    for members in by_category.values():
-        draw.shuffle(members)
+    by_category = shuffled_by_category(prompts, draw)
     taken: Counter[str] = Counter()
     chosen = []
     for number in range(1, count + 1 if prompts else 1):

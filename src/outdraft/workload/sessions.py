@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from outdraft.workload.plan import choose_balanced
+from outdraft.workload.plan import choose_balanced, shuffled_by_category
 from outdraft.workload.prompt import Planned, Prompt
 
 
@@ -15,11 +15,7 @@ def choose_turns(prompts: Sequence[Prompt], count: int, turns: int, seed: int) -
     if turns == 1:
         return choose_balanced(prompts, count, seed)
     draw = random.Random(seed)
-    by_category: dict[str, list[Prompt]] = {}
-    for prompt in prompts:
-        by_category.setdefault(prompt.category, []).append(prompt)
-    for members in by_category.values():
-        draw.shuffle(members)
+    by_category = shuffled_by_category(prompts, draw)
     taken: Counter[str] = Counter()
     chosen = []
     for first in choose_balanced(prompts, count // turns, seed):
