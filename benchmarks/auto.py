@@ -5,10 +5,12 @@
     python benchmarks/auto.py --journal FILE --report
 
 SmolLM2-135M with the shipped drafts in int8, built-in prompts that no draft was trained on. A block
-is as many requests as run at a time (two where one does), all there from the start; every request
-writes so many tokens. In each round all arms run one block of the same prompts, in a new order, in
-one process, and forget it afterwards. What was measured is in the journal, so that a run that was
-stopped, or reached --limit-s, goes on where it was.
+has three or four times as many requests as run at a time: when one ends the next one starts, and
+tokens per second are counted until there is none to start. (With one wave of requests the slowest
+text sets the time, and nobody gains when others end early.) Texts have half to one and a half times
+--tokens, the same for all arms. In each round all arms run one block of the same prompts, in a new
+order, in one process, and forget it afterwards. What was measured is in the journal, so that a run
+that was stopped, or reached --limit-s, goes on where it was.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +38,8 @@ CELLS = {  # (category, temperature, share)
     "creative": (("creative", 1.0, 1.0),),
     "mix": (("code", 0.0, 0.6), ("creative", 1.0, 0.4)),
 }
+Encode = Callable[[list[dict[str, str]]], list[int]]
+
 _HEAD, _DRAFT = "smollm2-135m-eagle", "smollm2-135m-draft"
 # Arm → its engine, and the draft length that its requests ask for
 ARMS = {
@@ -46,9 +52,17 @@ ARMS = {
 }
 
 
-def block_prompts(cell: str, count: int, seed: int) -> list[tuple[list[dict[str, str]], float]]:
-    """(messages, temperature) of a block: other ones in each round, the same for all arms."""
-    pick = random.Random(f"{cell} {seed}")
+@dataclass(frozen=True, slots=True)
+class Request:
+    prompt: list[int]
+    params: SamplingParams
+
+
+def block_requests(
+    cell: str, count: int, round_: int, tokens: int, encode: Encode
+) -> list[Request]:
+    """Other ones in each round, the same for all arms."""
+    pick = random.Random(f"{cell} {round_}")
     chosen: list[tuple[list[dict[str, str]], float]] = []
     for at, (category, temperature, share) in enumerate(CELLS[cell]):
         own = [each for each in built_in() if each.category == category]
@@ -58,39 +72,55 @@ def block_prompts(cell: str, count: int, seed: int) -> list[tuple[list[dict[str,
             messages = [{"role": m.role, "content": m.content} for m in prompt.messages]
             chosen.append((messages, temperature))
     pick.shuffle(chosen)
-    return chosen
+    return [
+        Request(
+            encode(messages),
+            SamplingParams(
+                temperature=temperature,
+                seed=1000 * round_ + at,
+                max_tokens=pick.randint(tokens // 2, tokens + tokens // 2),
+                ignore_eos=True,
+            ),
+        )
+        for at, (messages, temperature) in enumerate(chosen)
+    ]
 
 
 def run_block(
-    engine: Engine, k: int | None, prompts: list[tuple[list[int], float]], tokens: int, seed: int
+    engine: Engine, k: int | None, requests: list[Request], concurrency: int
 ) -> dict[str, Any]:
+    waiting = deque(requests)
+    ids: list[str] = []
+
+    def start() -> None:
+        request = waiting.popleft()
+        ids.append(engine.add_request(request.prompt, request.params, k=k))
+
     began = time.perf_counter()
-    ids = [
-        engine.add_request(
-            prompt,
-            SamplingParams(
-                temperature=temperature, seed=seed + at, max_tokens=tokens, ignore_eos=True
-            ),
-            k=k,
-        )
-        for at, (prompt, temperature) in enumerate(prompts)
-    ]
-    done = {}
+    for _ in range(concurrency):
+        start()
+    done, tokens = {}, 0
+    full: tuple[int, float] | None = None  # tokens and seconds until a place stays empty
     while engine.has_work:
         for update in engine.step():
+            tokens += len(update.tokens)
             if update.generation is not None:
                 done[update.request_id] = update.generation
-    seconds = time.perf_counter() - began
+                if waiting:
+                    start()
+                elif full is None:
+                    full = tokens, time.perf_counter() - began
     engine.forget()
-    texts = json.dumps([done[each].tokens for each in ids])
-    counts = [done[each].acceptance for each in ids]
+    assert full is not None
+    generations = [done[each] for each in ids]
+    texts = json.dumps([each.tokens for each in generations])
     return {
-        "seconds": seconds,
-        "tokens": sum(len(each.tokens) for each in done.values()),
-        "e2e": [(each.finished_ns - each.added_ns) / 1e9 for each in done.values()],
+        "tokens": full[0],
+        "seconds": full[1],
+        "e2e": [(each.finished_ns - each.added_ns) / 1e9 for each in generations],
         "texts": hashlib.sha256(texts.encode()).hexdigest()[:16],
-        "drafted": sum(each.num_draft_tokens for each in counts),
-        "accepted": sum(each.num_accepted_tokens for each in counts),
+        "drafted": sum(each.acceptance.num_draft_tokens for each in generations),
+        "accepted": sum(each.acceptance.num_accepted_tokens for each in generations),
     }
 
 
@@ -104,18 +134,15 @@ def measure(args: argparse.Namespace, journal: Path, done: set[tuple[str, int, i
                 "smollm2-135m", speculation, quantization=args.quantization
             )
     encode = engines[Speculation()].tokenizer.apply_chat
-    warm = [(encode([{"role": "user", "content": "Hello"}]), 0.0)]
+    warm = block_requests("chat", 2, -1, 16, encode)
     for speculation, k in ARMS.values():
-        run_block(engines[speculation], k, warm, 16, 0)
+        run_block(engines[speculation], k, warm, 1)
     print(f"engines are up after {time.monotonic() - began:.0f} s", flush=True)
     for round_ in range(args.rounds):
         for cell in args.cells.split(","):
             for concurrency in map(int, args.concurrency.split(",")):
-                count = max(concurrency, 2)
-                prompts = [
-                    (encode(messages), temperature)
-                    for messages, temperature in block_prompts(cell, count, round_)
-                ]
+                count = 3 * concurrency if concurrency > 4 else 4 * concurrency
+                requests = block_requests(cell, count, round_, args.tokens, encode)
                 order = list(ARMS)
                 random.Random(f"{cell} {concurrency} {round_}").shuffle(order)
                 if all((cell, concurrency, round_, arm) in done for arm in order):
@@ -126,20 +153,9 @@ def measure(args: argparse.Namespace, journal: Path, done: set[tuple[str, int, i
                 results = []
                 for arm in order:
                     speculation, k = ARMS[arm]
-                    waves = [prompts[at : at + concurrency] for at in range(0, count, concurrency)]
-                    own = [
-                        run_block(engines[speculation], k, wave, args.tokens, 1000 * round_)
-                        for wave in waves
-                    ]
-                    results.append({
-                        "cell": cell, "concurrency": concurrency, "round": round_, "arm": arm,
-                        "seconds": sum(each["seconds"] for each in own),
-                        "tokens": sum(each["tokens"] for each in own),
-                        "e2e": [second for each in own for second in each["e2e"]],
-                        "texts": [each["texts"] for each in own],
-                        "drafted": sum(each["drafted"] for each in own),
-                        "accepted": sum(each["accepted"] for each in own),
-                    })  # fmt: skip
+                    where = {"cell": cell, "concurrency": concurrency, "round": round_, "arm": arm}
+                    block = run_block(engines[speculation], k, requests, concurrency)
+                    results.append({**where, **block})
                 with journal.open("a") as file:  # all arms of a round, or none
                     file.writelines(json.dumps(each) + "\n" for each in results)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from outdraft.engine.controller import Controller
+from outdraft.engine.controller import Candidate, Controller, DraftPlan
 from outdraft.step_costs import RoundCosts
 
 from .cases import Case
@@ -63,6 +63,14 @@ class Compared:
         return max(self.fixed, key=self.throughput)
 
 
+class Ours(Controller):
+    """As the engine asks it: plans are made where the last ones do not stand."""
+
+    def plan(self, candidates: Sequence[Candidate], *, other_tokens: int = 0) -> list[DraftPlan]:
+        again = self.again([each.id for each in candidates])
+        return again or super().plan(candidates, other_tokens=other_tokens)
+
+
 def fixed_name(proposer: str, k: int) -> str:
     return f"{proposer} k={k}"
 
@@ -85,7 +93,7 @@ def policies(case: Case) -> dict[str, Callable[[Known], Policy]]:
         every[fixed_name(proposer, k)] = lambda known, p=proposer, k=k: Fixed(p, k)
     for (name, make), proposer in itertools.product(RULES.items(), ("head", "ngram")):
         every[f"{name}, {proposer}"] = lambda known, make=make, p=proposer: make(p, told)
-    every[OURS] = lambda known: Controller(told)
+    every[OURS] = lambda known: Ours(told)
     every["clairvoyant"] = lambda known: Clairvoyant(lambda: known.truth, known.acceptable)
     return every
 

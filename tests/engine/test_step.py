@@ -42,7 +42,7 @@ def test_features_leave_out_refused_drafts() -> None:
     step.accept([[5, 6, 1], [4], [4]])
     shown = step.observations(torch.arange(4 + 2 + 3 + 1)[:, None])
     assert [(one.sequence.id, one.start) for one in shown] == [(0, 8), (1, 4), (2, 0), (3, 2)]
-    rows = [one.features[:, 0].tolist() for one in shown]
+    rows = [one.features[one.first : one.end, 0].tolist() for one in shown]
     assert rows == [[0, 1, 2], [4, 5], [6, 7, 8], [9]]
 
 

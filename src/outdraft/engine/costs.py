@@ -118,9 +118,9 @@ def time_rounds(
 ) -> tuple[RoundCosts, bool]:
     """What rounds cost, and whether times repeat: costs of a busy moment are not worth keeping.
 
-    Steps of several shapes and drafts of several depths take turns, so that a moment in which the
-    machine is slow affects all. `proposers`: those that compute, by name. Blocks of the runner's
-    pool are overwritten.
+    Each is timed between two plain steps and counts as so many of them: a machine that is slow for
+    a while makes all three longer. `proposers`: those that compute, by name. Blocks of the
+    runner's pool are overwritten.
     """
     features = runner.run([Run([0], 0, [1], 1)]).features
     drafting = {name: _Drafting(each, features) for name, each in proposers.items()}
@@ -130,38 +130,43 @@ def time_rounds(
             timed.append((_Draft(name, count, depth, 1), partial(each.seconds, count, depth)))
         late = _Draft(name, 1, 1, _BEHIND)
         timed.append((late, partial(each.seconds, 1, 1, _BEHIND)))
-    seconds: dict[_Shape | _Draft, list[float]] = {what: [] for what, _ in timed}
+    plain = timed[0][1]
+    ratios: dict[_Shape | _Draft, list[float]] = {what: [] for what, _ in timed}
+    plains: list[float] = []
     began = time.perf_counter()
     for turn in range(1 + _TIMED):
         if turn > 1 and time.perf_counter() - began > _ENOUGH_S:
             break
         for index, (what, measure) in enumerate(timed):
-            seconds[what].append(measure())
+            before, seconds, after = plain(), measure(), plain()
+            if turn:
+                ratios[what].append(2 * seconds / (before + after))
+                plains += [before, after]
             on_measured(turn * len(timed) + index + 1, (1 + _TIMED) * len(timed))
     for each in drafting.values():
         each.end()
-    # Whatever else the machine does makes a time longer, never shorter.
-    least = {what: min(each) for what, each in seconds.items()}
-    shapes = [what for what in least if isinstance(what, _Shape)]
+    middle = median(plains)
+    usual = {what: middle * median(each) for what, each in ratios.items()}
+    shapes = [what for what in usual if isinstance(what, _Shape)]
     points = [
         # A larger step that took less shows what a smaller one can take.
         StepPoint(
             what.tokens * what.sequences,
             what.sequences,
             what.context,
-            min(least[each] for each in shapes if each.contains(what)),
+            min(usual[each] for each in shapes if each.contains(what)),
         )
         for what in shapes
     ]
-    costs = RoundCosts.fit(points, {name: _fitted(name, least) for name in proposers})
-    spreads = [median(seconds[what][1:] or seconds[what]) / least[what] for what in shapes]
+    costs = RoundCosts.fit(points, {name: _fitted(name, usual) for name in proposers})
+    spreads = [median(each) / min(each) for each in ratios.values()]
     return costs, median(spreads) < _MOST_SPREAD
 
 
-def _fitted(name: str, least: Mapping[_Shape | _Draft, float]) -> ProposerCosts:
+def _fitted(name: str, usual: Mapping[_Shape | _Draft, float]) -> ProposerCosts:
     own = {
         what: seconds
-        for what, seconds in least.items()
+        for what, seconds in usual.items()
         if isinstance(what, _Draft) and what.proposer == name
     }
     points = [
@@ -234,8 +239,9 @@ class _Drafting:
             observations = []
             for index, text in enumerate(self._texts[:count]):
                 start, self._shown[index] = self._shown[index], len(text) - 1
-                rows = self._features.expand(len(text) - 1 - start, -1)
-                observations.append(Observation(text, start, rows))
+                count = len(text) - 1 - start
+                rows = self._features.expand(count, -1)
+                observations.append(Observation(text, start, rows, 0, count))
             self._proposer.observe(observations)
         began = time.perf_counter()
         self._proposer.propose([DraftRequest(text, depth) for text in self._texts[:count]])

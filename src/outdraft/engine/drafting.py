@@ -140,6 +140,9 @@ class FixedDrafting(_Proposers):
         return drafted
 
 
+_NOTHING: Mapping[str, Proposal] = {}  # looked up
+
+
 class AutoDrafting(_Proposers):
     """Lookups propose first, because that costs next to nothing; the controller then says whose
     draft each sequence gets, how long, or none."""
@@ -162,23 +165,28 @@ class AutoDrafting(_Proposers):
         pairs = zip(segments, rooms, strict=True)
         asked = [(each, room) for each, room in pairs if each.is_round and each.num_tokens == 1]
         drafted = Drafted(segments=[each for each, _ in asked])
-        began = time.perf_counter()
-        found = self._look_up(asked)
-        others = sum(each.num_tokens for each in segments) - len(asked)
-        candidates = [
-            self._candidate(segment, room, own)
-            for (segment, room), own in zip(asked, found, strict=True)
-        ]
-        plans = self._controller.plan(candidates, other_tokens=others)
+        found: Seq[Mapping[str, Proposal]] = [_NOTHING] * len(asked)
+        plans = self._controller.again([each.sequence.id for each, _ in asked])
+        if plans is None:
+            began = time.perf_counter()
+            found = self._look_up(asked)
+            others = sum(each.num_tokens for each in segments) - len(asked)
+            candidates = [
+                self._candidate(segment, room, own)
+                for (segment, room), own in zip(asked, found, strict=True)
+            ]
+            plans = self._controller.plan(candidates, other_tokens=others)
+            drafted.seconds["lookup"] = time.perf_counter() - began
         drafting: dict[str, list[tuple[Segment, int]]] = {}
-        for (segment, _), own, plan in zip(asked, found, plans, strict=True):
-            segment.why = plan.why
-            if plan.proposer in own and plan.k:
-                attach(segment, own[plan.proposer].tokens[: plan.k])
+        for (segment, room), own, plan in zip(asked, found, plans, strict=True):
+            segment.why, k = plan.why, min(plan.k, room)
+            if plan.proposer is None or not k:
+                continue
+            if plan.proposer in own:
+                attach(segment, own[plan.proposer].tokens[:k])
                 segment.proposer = plan.proposer if segment.drafts else None
-            elif plan.proposer is not None and plan.k:
-                drafting.setdefault(plan.proposer, []).append((segment, plan.k))
-        drafted.seconds["lookup"] = time.perf_counter() - began
+            else:
+                drafting.setdefault(plan.proposer, []).append((segment, k))
         for name, requests in drafting.items():
             self._ask(name, requests, attach, drafted)
         return drafted
@@ -233,6 +241,7 @@ class AutoDrafting(_Proposers):
             behind=max(behind, default=0),
             likeness=likeness,
             lateness=sequence.lateness(time.perf_counter_ns()),
+            left=sequence.params.max_tokens - sequence.num_output_tokens,
         )
 
 

@@ -144,7 +144,7 @@ class Step:
         row = 0
         for segment in self.segments:
             end = row + segment.num_tokens + segment.num_accepted
-            observations.append(Observation(segment.sequence, segment.start, features[row:end]))
+            observations.append(Observation(segment.sequence, segment.start, features, row, end))
             row += segment.num_computed
         return observations
 

@@ -175,8 +175,35 @@ def test_many_sequences_beside_long_prompts() -> None:
 
 
 def test_drafts_of_another_proposer_teach_nothing() -> None:
-    controller = Controller(FLAT)
-    [plan] = controller.plan(candidates(1))
-    assert plan.proposer == "head"
-    controller.observe([Outcome(0, "ngram", 8, 0)], StepTimes(0.01))
-    assert controller.plan(candidates(1))[0].k == plan.k
+    lengths = []
+    for accepted in (0, 8):
+        controller = Controller(FLAT)
+        [plan] = controller.plan(candidates(1))
+        assert plan.proposer == "head"
+        controller.observe([Outcome(0, "ngram", 8, accepted)], StepTimes(0.01))
+        lengths.append(controller.plan(candidates(1))[0].k)
+    assert lengths[0] == lengths[1] > 0
+
+
+def test_a_text_is_read_only_where_that_can_pay() -> None:
+    slow = ProposerCosts(0.0003, 0.0003, 0.00005, catch_up=0.0001)
+    costs = RoundCosts(FLAT.by_tokens, proposers={"head": slow})
+
+    def length(**fields: object) -> int:
+        return Controller(costs).plan(candidates(1, **fields))[0].k
+
+    assert length(behind=1) > 0
+    assert length(behind=1000, left=500) > 0
+    assert length(behind=1000, left=4) == 0
+    assert length(behind=100_000, left=500) == 0
+
+
+def test_plans_stand_while_nothing_changes() -> None:
+    """They are booked, and end with a round in which nothing was right."""
+    controller, batch = Controller(FLAT), candidates(2)
+    drive(controller, 40, batch, lambda plan, now: 0.8, FLAT)
+    plans = controller.again([0, 1])
+    assert plans is not None and all(plan.k for plan in plans)
+    controller.observe([Outcome(each.id, "head", each.k, 0) for each in plans], StepTimes(0.01))
+    assert controller.again([0, 1]) is None
+    assert controller.plan(batch)

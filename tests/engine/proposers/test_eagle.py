@@ -72,7 +72,7 @@ class Bench:
         start = known if start is None else start
         if start < len(one) - 1:
             rows = self.features(one.tokens[:-1])[start:]
-            proposer.observe([Observation(one, start, rows)])
+            proposer.observe([Observation(one, start, rows, 0, len(rows))])
 
     def greedy(self, tokens: list[int], k: int, start: int = 0) -> list[int]:
         """What the head drafts when its view of the text begins at `start`."""
@@ -153,7 +153,7 @@ def test_without_features_there_is_no_draft(bench: Bench) -> None:
     one = sequence(0, PROMPT)
     assert proposer.propose([DraftRequest(one, 3)])[0].tokens == []
     proposer.observe(
-        [Observation(one, 0, bench.features(PROMPT[:12]))]
+        [Observation(one, 0, bench.features(PROMPT[:12]), 0, 12)]
     )  # a first chunk of the prompt
     assert proposer.propose([DraftRequest(one, 3)])[0].tokens == []
     bench.show(proposer, one)
@@ -197,7 +197,7 @@ def test_a_text_that_ended_leaves_its_last_block(bench: Bench) -> None:
     bench.show(proposer, one)
     proposer.propose([DraftRequest(one, 2)])
     one.tokens += PROMPT[20:25]
-    proposer.observe([Observation(one, 19, bench.features(PROMPT[:24])[19:])])
+    proposer.observe([Observation(one, 19, bench.features(PROMPT[:24]), 19, 24)])
     proposer.release(one)
     other = sequence(1, PROMPT)
     bench.show(proposer, other, start=24)
@@ -220,10 +220,10 @@ def test_sent_back_and_shown_again(bench: Bench) -> None:
     """A preempted sequence is computed anew, from 0 or from further on than it had come."""
     proposer = bench.proposer()
     one, other = sequence(0, PROMPT), sequence(1, PROMPT)
-    proposer.observe([Observation(one, 0, bench.features(PROMPT[:10]))])
+    proposer.observe([Observation(one, 0, bench.features(PROMPT[:10]), 0, 10)])
     bench.show(proposer, one, start=0)
     assert proposer.propose([DraftRequest(one, 4)])[0].tokens == bench.greedy(PROMPT, 4)
-    proposer.observe([Observation(other, 0, bench.features(PROMPT[:10]))])
+    proposer.observe([Observation(other, 0, bench.features(PROMPT[:10]), 0, 10)])
     bench.show(proposer, other, start=24)  # others had published that far meanwhile
     assert proposer.propose([DraftRequest(other, 4)])[0].tokens == bench.greedy(PROMPT, 4)
     proposer.pool.check(proposer.tables)

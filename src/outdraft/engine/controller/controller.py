@@ -12,6 +12,7 @@ from outdraft.engine.controller.ledger import Ledger
 from outdraft.engine.controller.live_costs import LiveCosts
 from outdraft.engine.controller.posterior import Bools, Floats, Ints, Posterior
 from outdraft.engine.controller.probing import choose_probes
+from outdraft.engine.controller.repeats import Repeats
 from outdraft.engine.controller.roster import Roster
 from outdraft.engine.controller.words import (
     Candidate,
@@ -27,8 +28,15 @@ _DRAFT_HAZARD = 0.4  # of a draft's tokens, before anything was seen
 # Matches up to so many tokens, and the hazard of what follows them, before anything was seen.
 _MATCHES = ((2, 0.6), (4, 0.45), (8, 0.25), (10**9, 0.12))
 _LIKENESS = 0.3  # above it, a prompt comes again often: its matches are counted apart
+_TINY_S = 1e-9
 _DAMPED = 0.97  # a token counts so much for a sequence that had no drafts in the last round
 _MOST_WEIGHT = 4.0  # of a token of a sequence that is late
+# Seconds count more where some get no drafts and wait for those of others: so much where nearly all
+# do. Else texts would gain on average and the slowest would lose.
+_WAITING = 0.3
+_WAITING_SHARE = 0.2  # of a round
+_FEW_BEHIND = 16  # tokens that a draft reads on the way
+_HORIZON = 96  # tokens over which reading a text has to pay, where it may get so many
 
 
 @dataclass(slots=True)
@@ -65,6 +73,17 @@ class Controller:
         self._posterior = Posterior(max(max_k, max_lookup))
         self._batch: _Batch | None = None
         self._now, self._price = 0, 0.0
+        self._waiting = 0.0  # share of the sequences that get none where others do, of late
+        self._repeats = Repeats()
+        self._spent = 0.0  # seconds that the last planned round was expected to take
+
+    def again(self, ids: Seq[int]) -> list[DraftPlan] | None:
+        """The plans of a round that is not worth planning: the last ones. None: it has to be
+        planned."""
+        plans = self._repeats.again(ids)
+        if plans is not None:
+            self._now += 1
+        return plans
 
     def plan(self, candidates: Seq[Candidate], *, other_tokens: int = 0) -> list[DraftPlan]:
         """One plan per candidate, in order. `other_tokens`: of prompts, in the same step."""
@@ -74,6 +93,7 @@ class Controller:
         num, ledger = len(candidates), self._ledger
         batch = self._batch = self._drafts(candidates, other_tokens)
         values = self._values(batch)
+        self._charge_reading(batch, values)
         self._look_up(batch, values)
         prices = Prices(batch.prices.overhead, batch.prices.per_depth, batch.prices.per_token)
         allocation = Allocation(np.zeros(num, np.int64), 0.0, 0.0)
@@ -84,19 +104,31 @@ class Controller:
                 prices,
                 emitted=float(values.sum()),
                 is_drafted=batch.is_drafted,
-                pace=1.0,  # values are seconds
+                pace=1.0 + _WAITING * self._waiting,  # values are seconds
             )
         lengths = allocation.lengths
+        if lengths.any():
+            share = float((lengths == 0).mean())
+            self._waiting += _WAITING_SHARE * (share - self._waiting)
         self._price = allocation.price or self._price
         self._account(batch, lengths, allocation.price)
         self._roster.drafted(batch.slots, lengths == 0, self._now)
         self._probe(batch, lengths, prices)
-        return self._plans(batch, lengths.tolist(), (allocation.price / values).tolist())
+        floors = allocation.price / np.maximum(values, _TINY_S)
+        plans = self._plans(batch, lengths.tolist(), floors.tolist())
+        due = int(np.median(self._roster.due[batch.slots])) - self._now
+        self._repeats.follow(plans, self._draft, due)
+        return plans
 
     def observe(self, outcomes: Seq[Outcome], times: StepTimes) -> None:
         """What became of the last plan: one outcome for each of its candidates that ran."""
         batch = self._batch
-        if batch is None or not outcomes:
+        if batch is None:
+            return
+        if self._repeats.is_on:
+            self._observe_again(batch, outcomes)
+            return
+        if not outcomes:
             return
         rows = {each.id: row for row, each in enumerate(batch.candidates)}
         drafted = [each for each in outcomes if each.proposer is not None and each.drafted > 0]
@@ -105,10 +137,20 @@ class Controller:
         if as_planned:
             self._learn(batch, as_planned, [rows[each.id] for each in as_planned])
         more = self._learn_costs(batch, drafted, times) - float(batch.verification[0])
+        self._spent = batch.plain + more
         weights = batch.weights
         accepted = sum([each.accepted * weights[rows[each.id]] for each in drafted])
         emitted = 1 + float(accepted) / float(weights.sum())
-        self._ledger.settle(batch.plain, batch.plain + more, emitted)
+        self._ledger.settle(batch.plain, self._spent, emitted)
+
+    def _observe_again(self, batch: _Batch, outcomes: Seq[Outcome]) -> None:
+        """A round that was not planned: it is booked, and nothing is learned but whether it was as
+        good as the planned one."""
+        accepted = sum([each.accepted for each in outcomes])
+        drafted = sum([each.drafted for each in outcomes])
+        self._ledger.settle(batch.plain, self._spent, 1 + accepted / len(batch.candidates))
+        if (drafted and not accepted) or (drafted and self._ledger.is_held_back):
+            self._repeats.end()
 
     def release(self, id: int) -> None:
         """The sequence is over. Harmless when it is unknown."""
@@ -161,6 +203,20 @@ class Controller:
                 batch.weights[row] = min(each.lateness, _MOST_WEIGHT)
         values *= np.where(self._roster.is_off[batch.slots], _DAMPED, 1.0)
         return values * batch.weights
+
+    def _charge_reading(self, batch: _Batch, values: Floats) -> None:
+        """A draft that has not read a text reads it first. What that takes comes off what it is
+        expected to give, spread over the rounds that the text may still have."""
+        behind = np.array([each.behind for each in batch.candidates])
+        behind[behind <= _FEW_BEHIND] = 0
+        if not behind.any():
+            return
+        own = batch.gains * values[:, None] - self._price - batch.prices.per_token
+        worth = np.maximum(own, 0.0).sum(axis=1)
+        left = np.array([min(each.left, _HORIZON) for each in batch.candidates])
+        charge = batch.prices.catch_up * behind * (1 + batch.gains.sum(axis=1)) / left
+        kept = 1 - charge / np.maximum(worth, _TINY_S)
+        batch.gains *= np.maximum(kept, _TINY_S)[:, None]  # never 0: it may still be probed
 
     def _account(self, batch: _Batch, lengths: Ints, price: float) -> None:
         """What each is expected to get in this round, and its share of the seconds: those of its
@@ -279,7 +335,8 @@ class Controller:
         """Seconds that the round was expected to take."""
         num_drafted = sum([each.drafted for each in outcomes])
         expected = float(batch.verification[min(num_drafted, len(batch.verification) - 1)])
-        if times.verification > 0:
+        # A step that reads prompts says little about one that does not.
+        if times.verification > 0 and batch.tokens <= 2 * len(batch.candidates):
             self.costs.observe(batch.tokens + num_drafted, expected, times.verification)
         by_draft = {each.id: each.drafted for each in outcomes if each.proposer == self._draft}
         if self._draft is None or not by_draft:

@@ -6,17 +6,23 @@ _PROBE_SHARE = 0.01  # of the time
 _MOST_PROBES = 1.0  # in plain steps: savings for one large probe
 _LOSS_SHARE = 0.003  # of the time
 _ALLOWANCE = 6.0  # in plain steps: losses while nothing is known yet
-_RESUME = 0.3  # of the allowance: drafts are held back until there is so much again
+_TRIAL = 1.0  # in plain steps: what may be lost after a wait
+_FIRST_WAIT, _LONGEST_WAIT = 128, 2048  # rounds; twice as many after each trial that failed
 
 
 class Ledger:
     """Every round pays in a little. A probe is paid in full from the first account. What drafts
-    gain or lose against a plain step goes to the second; while it is empty, none are made."""
+    gain or lose against a plain step goes to the second. When that is empty, drafts are held back
+    for a while, and then tried again with a small loan."""
 
     def __init__(self) -> None:
         self._probes = 0.0  # seconds
-        self._balance: float | None = None  # plain steps
-        self.is_held_back = False
+        self._balance = _ALLOWANCE  # plain steps
+        self._wait, self._left = _FIRST_WAIT, 0  # rounds: of the next wait, of this one
+
+    @property
+    def is_held_back(self) -> bool:
+        return self._left > 0
 
     @property
     def for_probes(self) -> float:
@@ -30,11 +36,13 @@ class Ledger:
         """A round: seconds of a plain step, of what was done, and the tokens that a sequence got
         on average."""
         self._probes = min(self._probes + _PROBE_SHARE * expected, _MOST_PROBES * plain)
+        if self._left:  # what probes gain and lose is theirs
+            self._left -= 1
+            return
         steps = expected / plain
-        saved = emitted - steps
-        balance = _ALLOWANCE if self._balance is None else self._balance
-        self._balance = min(balance + saved + _LOSS_SHARE * steps, _ALLOWANCE)
+        self._balance = min(self._balance + emitted - steps + _LOSS_SHARE * steps, _ALLOWANCE)
         if self._balance < 0:
-            self.is_held_back = True
-        elif self._balance > _RESUME * _ALLOWANCE:
-            self.is_held_back = False
+            self._left, self._balance = self._wait, _TRIAL
+            self._wait = min(2 * self._wait, _LONGEST_WAIT)
+        elif self._balance == _ALLOWANCE:  # all is made up for
+            self._wait = max(self._wait // 2, _FIRST_WAIT)

@@ -27,6 +27,8 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 BANDS = (0.0, 0.4, 0.8, 1.1)  # temperatures up to each; the last band is above all
+# The hazard of a band over that of all, before the band was seen: hot texts are guessed less often.
+_HOTTER = np.array([[0.9], [0.95], [1.05], [1.35], [1.6]])
 _PRIOR_TRIALS = 8.0
 _BAND_TRIALS = 6.0  # what all bands together weigh beside a band's own
 _MOST_TRIALS = 300.0  # more are halved: older ones count less
@@ -63,7 +65,8 @@ class FleetHazards:
         self._tried, self._refused = (
             np.concatenate([each, np.zeros(shape)]) for each in (self._tried, self._refused)
         )
-        self.hazards = np.concatenate([self.hazards, np.full(shape, first)])
+        hazards = np.minimum(np.full(shape, first) * _HOTTER, _LARGEST_HAZARD)
+        self.hazards = np.concatenate([self.hazards, hazards])
         self.sums = self.hazards.cumsum(axis=2)
         return len(self._first) - 1
 
@@ -97,7 +100,7 @@ class FleetHazards:
         for some, of_all in zip(*sums, strict=True):
             hazard = (_PRIOR_TRIALS * hazard + some) / (_PRIOR_TRIALS + of_all)
             everywhere.append(hazard)
-        prior = _BAND_TRIALS * np.array(everywhere)
+        prior = _BAND_TRIALS * np.minimum(np.array(everywhere) * _HOTTER, _LARGEST_HAZARD)
         self.hazards[kind] = (prior + refused) / (_BAND_TRIALS + tried)
 
 

@@ -40,6 +40,7 @@ class Candidate:
     likeness: float | None = None  # of its prompt to itself: the share of n-grams that come again
     # Seconds per token so far / those of its objective; above 1 it is late. None: no objective.
     lateness: float | None = None
+    left: int = 1 << 20  # tokens that its text may still get
 
 
 @dataclass(frozen=True, slots=True)

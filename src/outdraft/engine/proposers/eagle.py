@@ -25,6 +25,11 @@ from outdraft.engine.sequence import Sequence
 
 # Features of so many tokens wait until drafts are asked for; more are read at once, all together.
 _MAX_UNREAD = 512
+# Of a step with at most so many rows, the rows of a text are named and not copied: the step's
+# stay in memory until then. After so many steps they are copied after all.
+_MOST_ROWS, _MOST_STEPS = 64, 32
+
+_Rows = tuple[Tensor, int, int]  # of a tensor, from the first to the end
 
 
 @dataclass(slots=True)
@@ -32,7 +37,7 @@ class _Text(CachedText):
     origin: int  # the token that the first entry belongs to
     num_seen: int  # positions before this one have features
     unread: list[Tensor] = field(default_factory=list)  # (n, H): fused, from num_read - 1 on
-    unfused: list[Tensor] = field(default_factory=list)  # (n, 3 * G): those after them
+    unfused: list[_Rows] = field(default_factory=list)  # (n, 3 * G): those after them
     was_asked: bool = False  # for a draft
     last: Tensor | None = None  # (1, H): the features read last
     edges: dict[int, Tensor] = field(default_factory=dict)  # block → its last token's features
@@ -67,15 +72,21 @@ class EagleProposer(CachedProposer[_Text]):
         """Keeps features as they are: they are fused when a draft is asked for, so that a step
         without drafts costs what it costs without a head."""
         long = []
-        for each in observations:
-            text = self._recall(each.sequence, each.start)
-            new = each.features[text.num_seen - each.start :]
-            if len(new):
-                # A few rows of many are copied, or they would keep all of them in memory.
-                text.unfused.append(new if len(observations) == 1 else new.clone())
-                text.num_seen += len(new)
+        for sequence, start, features, first, end in observations:
+            text = self._recall(sequence, start)
+            first += text.num_seen - start
+            if first >= end:
+                continue
+            if len(observations) > 1 and len(features) > _MOST_ROWS:
+                text.unfused.append((features[first:end].clone(), 0, end - first))
+            else:
+                text.unfused.append((features, first, end))
+                if len(text.unfused) > _MOST_STEPS:
+                    copied = torch.cat(_parts(text))
+                    text.unfused = [(copied, 0, len(copied))]
+            text.num_seen += end - first
             if text.num_unread > _MAX_UNREAD:
-                long.append((each.sequence, text))
+                long.append((sequence, text))
         if long:
             self._read(long)
 
@@ -103,10 +114,14 @@ class EagleProposer(CachedProposer[_Text]):
     def _fuse(self, texts: Seq[_Text]) -> None:
         """Fuses the features that wait, of all texts in one product."""
         size = self.pool.block_size
-        waiting = [(text, sum(map(len, text.unfused))) for text in texts if text.unfused]
+        waiting = [
+            (text, sum([end - first for _, first, end in text.unfused]))
+            for text in texts
+            if text.unfused
+        ]
         if not waiting:
             return
-        parts = [part for text, _ in waiting for part in text.unfused]
+        parts = [part for text, _ in waiting for part in _parts(text)]
         fused = self._runner.head.fuse(parts[0] if len(parts) == 1 else torch.cat(parts))
         for (text, count), rows in zip(
             waiting, fused.split([count for _, count in waiting]), strict=True
@@ -190,3 +205,7 @@ class EagleProposer(CachedProposer[_Text]):
         for _ in range(k - 1):
             chain.extend([each.tokens[-1] for each in active])
             self._sampler.draw(active, chain.logits)
+
+
+def _parts(text: _Text) -> list[Tensor]:
+    return [features[first:end] for features, first, end in text.unfused]

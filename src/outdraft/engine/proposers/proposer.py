@@ -11,7 +11,7 @@ that is also an `Observer` is given the target's hidden states after every step.
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -33,13 +33,15 @@ class Proposal:
     match: int = 0  # of a lookup: tokens of the text's end that it found earlier
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """The target's hidden states of one sequence's tokens, without refused drafts."""
+class Observation(NamedTuple):
+    """The target's hidden states of one sequence's tokens, without refused drafts: rows `first` to
+    `end` of a step's. Not a tensor of their own: to cut one out takes longer than all the rest."""
 
     sequence: Sequence
     start: int  # position of the first row
-    features: Tensor  # (n, taps * hidden): see RunResult
+    features: Tensor  # (rows of the step, taps * hidden): see RunResult
+    first: int
+    end: int
 
 
 class Proposer(Protocol):
