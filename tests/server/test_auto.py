@@ -52,7 +52,8 @@ def test_who_drafted_is_counted(auto: Wire) -> None:
 
 def test_an_objective_is_taken_or_refused(auto: Wire, wire: Wire) -> None:
     for each in (auto, wire):  # without auto it changes nothing
-        assert each.ask(COMPLETIONS, **ASKED, slo={"tpot_ms": 30})["choices"]
-        for wrong in ({"tpot_ms": 0}, {"tpot_ms": "30"}, {}, {"e2e_ms": 3}, 30):
+        for right in ({"tpot_ms": 30}, {"e2e_ms": 900}, {"tpot_ms": 30, "e2e_ms": 900}):
+            assert each.ask(COMPLETIONS, **ASKED, slo=right)["choices"]
+        for wrong in ({"tpot_ms": 0}, {"e2e_ms": "30"}, {}, {"ttft_ms": 3}, 30):
             body = asked(COMPLETIONS, {**ASKED, "slo": wrong})
             assert "slo" in error_of(each.client.post(COMPLETIONS, json=body), 400)["message"]

@@ -25,7 +25,7 @@ from outdraft.engine.outputs import Generation, StepResult, Update
 from outdraft.engine.runners.compiled import CompiledRunner
 from outdraft.engine.sampling import mix64, processed_logits
 from outdraft.engine.scheduler import Scheduler
-from outdraft.engine.sequence import FinishReason, SamplingParams, Sequence, Status
+from outdraft.engine.sequence import FinishReason, Objective, SamplingParams, Sequence, Status
 from outdraft.engine.step import Segment
 from outdraft.engine.tokenizer import Tokenizer
 from outdraft.engine.transcript import Transcript
@@ -108,15 +108,14 @@ class Engine:
         *,
         request_id: str | None = None,
         k: int | None = None,
-        tpot_s: float | None = None,
+        objective: Objective | None = None,
         arrived_ns: int | None = None,
     ) -> str:
         """Queues a prompt (text, or token ids) and returns its request id.
 
         `k` overrides the engine's draft length for this request; 0 turns speculation off.
-        `tpot_s`: seconds for each token after the first that should not be exceeded; with method
-        auto, texts that are late get drafts first. `arrived_ns` (of time.perf_counter_ns) is when
-        the request arrived, if not now.
+        `objective`: with method auto, texts that would miss theirs get drafts first. `arrived_ns`
+        (of time.perf_counter_ns) is when the request arrived, if not now.
         """
         params = params or SamplingParams()
         tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
@@ -127,6 +126,7 @@ class Engine:
             raise RequestError(f"request id {request_id!r} is in use; choose another")
         seed = secrets.randbits(63) if params.seed is None else params.seed
         stop_ids = frozenset(params.stop_token_ids)
+        arrived_ns = arrived_ns or time.perf_counter_ns()
         for index in range(params.n):
             sequence = Sequence(
                 id=first if index == 0 else next(self._ids),
@@ -138,7 +138,8 @@ class Engine:
                 seed=seed if index == 0 else mix64(mix64(seed) ^ index),
                 stop_ids=stop_ids if params.ignore_eos else stop_ids | self._eos_ids,
                 max_draft_tokens=k,
-                tpot_s=tpot_s,
+                objective=objective,
+                arrived_ns=arrived_ns,
             )
             generation = Generation(
                 request_id,
@@ -150,7 +151,7 @@ class Engine:
                 acceptance=sequence.acceptance,
                 temperature=params.temperature,
                 is_lossy=self.speculation.is_lossy and k != 0,
-                added_ns=arrived_ns or time.perf_counter_ns(),
+                added_ns=arrived_ns,
             )
             transcript = Transcript(self.tokenizer, params.stop, after=tokens)
             self._live[sequence.id] = _Live(sequence, transcript, generation)

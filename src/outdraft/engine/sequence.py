@@ -106,6 +106,14 @@ class FinishReason(Enum):
     ABORT = "abort"
 
 
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """How soon a request wants its text; None: it does not say."""
+
+    tpot_s: float | None = None  # seconds for each token after the first
+    e2e_s: float | None = None  # seconds from its arrival to its last token
+
+
 @dataclass(slots=True, eq=False)
 class Sequence:
     """One text being written. `tokens` only ever grows: drafts are never put into it."""
@@ -126,8 +134,9 @@ class Sequence:
     num_cached: int = 0  # of the prompt, found in the cache when the sequence was admitted
     num_preemptions: int = 0
     acceptance: Acceptance = field(default_factory=Acceptance)
-    tpot_s: float | None = None  # seconds for each token after the first that are asked for
-    first_token_ns: int | None = None  # on the clock of time.perf_counter_ns
+    objective: Objective | None = None
+    arrived_ns: int = 0  # on the clock of time.perf_counter_ns
+    first_token_ns: int | None = None
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -146,11 +155,19 @@ class Sequence:
         return len(self.tokens) - self.num_computed
 
     def lateness(self, now_ns: int) -> float | None:
-        """Seconds for each token so far / those that are asked for; None where nothing is."""
-        if self.tpot_s is None or self.first_token_ns is None:
+        """Seconds at the pace so far / those that are asked for; None where nothing is. A text is
+        taken to be as long as it may be."""
+        wanted = self.objective
+        if wanted is None or self.first_token_ns is None:
             return None
-        spent_s = (now_ns - self.first_token_ns) / 1e9
-        return spent_s / max(self.num_output_tokens - 1, 1) / self.tpot_s
+        pace_s = (now_ns - self.first_token_ns) / 1e9 / max(self.num_output_tokens - 1, 1)
+        late = []
+        if wanted.tpot_s is not None:
+            late.append(pace_s / wanted.tpot_s)
+        if wanted.e2e_s is not None:
+            left = self.params.max_tokens - self.num_output_tokens
+            late.append(((now_ns - self.arrived_ns) / 1e9 + left * pace_s) / wanted.e2e_s)
+        return max(late, default=None)
 
     @property
     def is_finished(self) -> bool:

@@ -20,7 +20,7 @@ from itertools import count
 from outdraft.engine.draft_lengths import EVERYBODY
 from outdraft.engine.engine import Engine
 from outdraft.engine.outputs import StepResult, Update
-from outdraft.engine.sequence import SamplingParams
+from outdraft.engine.sequence import Objective, SamplingParams
 from outdraft.server.canary import Canary
 from outdraft.server.engine_thread import EngineThread
 from outdraft.server.metrics import Metrics
@@ -33,7 +33,7 @@ class EncodedPrompt:
     tokens: list[int]
     params: SamplingParams
     k: int | None  # this request's own draft length
-    tpot_s: float | None = None  # seconds for each token after the first that it asks for
+    objective: Objective | None = None
 
 
 class Reply:
@@ -142,7 +142,7 @@ class EngineLoop:
                     prompt.params,
                     request_id=request_id,
                     k=prompt.k,
-                    tpot_s=prompt.tpot_s,
+                    objective=prompt.objective,
                     arrived_ns=arrived_ns,
                 )
             )

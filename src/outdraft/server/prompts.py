@@ -4,7 +4,7 @@ from dataclasses import fields
 from typing import Any
 
 from outdraft.engine.engine import Engine
-from outdraft.engine.sequence import SamplingParams
+from outdraft.engine.sequence import Objective, SamplingParams
 from outdraft.errors import ModelError, OutdraftError, RequestError
 from outdraft.options import make_settings
 from outdraft.server.loop import EncodedPrompt
@@ -110,8 +110,11 @@ def _prompt(
         names = [each.name for each in fields(SamplingParams) if str(error).startswith(each.name)]
         named = max(names, key=len, default=None)
         raise Refusal(400, str(error), param=named) from error
-    tpot_s = None if body.slo is None else body.slo.tpot_ms / 1e3
-    return EncodedPrompt(tokens, params, k, tpot_s)
+    objective = None
+    if body.slo is not None:
+        given = (body.slo.tpot_ms, body.slo.e2e_ms)
+        objective = Objective(*(None if each is None else each / 1e3 for each in given))
+    return EncodedPrompt(tokens, params, k, objective)
 
 
 def _draft_length(override: SpeculationOverride | None, engine: Engine) -> int | None:

@@ -79,10 +79,18 @@ class SpeculationOverride(_Strict):
 
 
 class SpeedObjective(_Strict):
-    """What a request asks of the server's speed: `{"tpot_ms": 30}`, milliseconds for each token
-    after the first. With method auto, texts that are late get draft tokens first."""
+    """What a request asks of the server's speed, in milliseconds: `tpot_ms` for each token after
+    the first, `e2e_ms` until its end. With method auto, texts that would miss it get draft tokens
+    first."""
 
-    tpot_ms: float = Field(gt=0, le=3_600_000)
+    tpot_ms: float | None = Field(None, gt=0, le=3_600_000)
+    e2e_ms: float | None = Field(None, gt=0, le=86_400_000)
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "SpeedObjective":
+        if self.tpot_ms is None and self.e2e_ms is None:
+            raise ValueError("give tpot_ms or e2e_ms, or both")
+        return self
 
 
 class DraftLimits(_Strict):

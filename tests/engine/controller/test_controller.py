@@ -203,7 +203,8 @@ def test_plans_stand_while_nothing_changes() -> None:
     controller, batch = Controller(FLAT), candidates(2)
     drive(controller, 40, batch, lambda plan, now: 0.8, FLAT)
     plans = controller.again([0, 1])
-    assert plans is not None and all(plan.k for plan in plans)
+    assert plans is not None
+    assert all(plan.k for plan in plans)
     controller.observe([Outcome(each.id, "head", each.k, 0) for each in plans], StepTimes(0.01))
     assert controller.again([0, 1]) is None
     assert controller.plan(batch)
