@@ -71,8 +71,8 @@ BOTH: list[tuple[str, list[Any], list[Any]]] = [
     ("speculation", [{"k": 0}, {"k": MAX_K}], [{"k": -1}, {"k": MAX_K + 1}, {"method": "a" * 65}]),
     (
         "slo",
-        [None, {"tpot_ms": 0.1}, {"tpot_ms": 3_600_000}],
-        [{}, {"tpot_ms": 0}, {"tpot_ms": 3_600_001}, {"tpot_ms": "30"}, {"ttft_ms": 5}, 30],
+        [None, {"tpot_ms": 0.1}, {"tpot_ms": 3_600_000}, {"e2e_ms": 86_400_000}],
+        [{}, {"tpot_ms": 0}, {"tpot_ms": 3_600_001}, {"tpot_ms": "30"}, {"e2e_ms": 0}, 30],
     ),
     ("include_metrics", [True], ["yes"]),
     ("return_token_ids", [True], ["yes"]),
