@@ -138,8 +138,10 @@ def time_rounds(
         if turn > 1 and time.perf_counter() - began > _ENOUGH_S:
             break
         for index, (what, measure) in enumerate(timed):
-            before, seconds, after = plain(), measure(), plain()
-            if turn:
+            if not turn:
+                measure()
+            else:
+                before, seconds, after = plain(), measure(), plain()
                 ratios[what].append(2 * seconds / (before + after))
                 plains += [before, after]
             on_measured(turn * len(timed) + index + 1, (1 + _TIMED) * len(timed))
