@@ -15,6 +15,7 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
+from outdraft.engine.native.draws import can_draw, draw_rows
 from outdraft.engine.sequence import SamplingParams, Sequence
 
 
@@ -63,15 +64,16 @@ def noise_key(seed: int, position: int, stream: Stream) -> int:
     return mix64(mix64(mix64(seed & _MASK64) ^ position) ^ stream)
 
 
-def uniforms(keys: Seq[int], size: int, device: torch.device) -> Tensor:
-    """(len(keys), size) numbers in (0, 1), each a function of its key and column only.
+def uniforms(keys: Seq[int], size: int, device: torch.device, ids: Tensor | None = None) -> Tensor:
+    """(len(keys), size) numbers in (0, 1), each a function of its key and token id only.
 
-    Two rounds of a 32-bit mixer with half of the key put in before each. int32 overflow
+    ids (size,) int32: of the columns, where they are not 0, 1, 2 … `native/draws.c` computes the
+    same bits. Two rounds of a 32-bit mixer with half of the key put in before each. int32 overflow
     wraps; shifts are arithmetic in torch, so their sign bits are masked off.
     """
     words = torch.tensor([_signed(key, 64) for key in keys], dtype=torch.int64, device=device)
     low, high = words.to(torch.int32)[:, None], (words >> 32).to(torch.int32)[:, None]
-    x = torch.arange(size, dtype=torch.int32, device=device) + low
+    x = (torch.arange(size, dtype=torch.int32, device=device) if ids is None else ids) + low
     x = _mix32(x).bitwise_xor_(high)
     x = _mix32(x)
     # 31 bits, of which float32 keeps the leading 24: small numbers, which decide draws, keep
@@ -90,10 +92,12 @@ def _signed(x: int, bits: int) -> int:
     return x - (1 << bits) if x >> (bits - 1) else x
 
 
-def gumbel_noise(keys: Seq[int], size: int, device: torch.device) -> Tensor:
+def gumbel_noise(
+    keys: Seq[int], size: int, device: torch.device, ids: Tensor | None = None
+) -> Tensor:
     """(len(keys), size) standard Gumbel noise: -log of an exponential variable."""
     # log1p of the *negated* uniform: the upper tail, which decides draws, keeps its precision.
-    return uniforms(keys, size, device).neg_().log1p_().neg_().log_().neg_()
+    return uniforms(keys, size, device, ids).neg_().log1p_().neg_().log_().neg_()
 
 
 _MAX_SCALE = 1e30
@@ -218,10 +222,32 @@ def _whole_weights(logits: Tensor, top: Tensor) -> Tensor:
     return (logits - top).exp_().double().mul_(2.0**34).round_()
 
 
-def draw(processed: Tensor, rows: Seq[Row], stream: Stream = Stream.TOKEN) -> Tensor:
-    """(R, V) → (R,): each row's token, by its own noise."""
-    noise = row_noise(rows, processed.shape[1], processed.device, stream)
-    return likeliest(processed if noise is None else processed + noise)
+def draw(
+    processed: Tensor, rows: Seq[Row], stream: Stream = Stream.TOKEN, ids: Tensor | None = None
+) -> Tensor:
+    """(R, V) → (R,): each row's column, by its own noise.
+
+    ids (V,) int32: the token ids of the columns, where they are not 0, 1, 2 … Noise is a token's.
+    """
+    hot = _hot(rows)
+    if not hot:
+        return likeliest(processed)
+    if not can_draw(processed):
+        noise = row_noise(rows, processed.shape[1], processed.device, stream, ids)
+        return likeliest(processed if noise is None else processed + noise)
+    columns = dict(zip(hot, draw_rows(processed, hot, _keys(rows, hot, stream), ids), strict=True))
+    for index in range(len(rows)):
+        if index not in columns:
+            columns[index] = int(likeliest(processed[index : index + 1]))
+    return torch.tensor([columns[index] for index in range(len(rows))])
+
+
+def _hot(rows: Seq[Row]) -> list[int]:
+    return [index for index, row in enumerate(rows) if row.params.temperature > 0]
+
+
+def _keys(rows: Seq[Row], hot: Seq[int], stream: Stream) -> list[int]:
+    return [noise_key(rows[i].sequence.seed, rows[i].position, stream) for i in hot]
 
 
 def likeliest(scores: Tensor) -> Tensor:
@@ -233,14 +259,17 @@ def likeliest(scores: Tensor) -> Tensor:
 
 
 def row_noise(
-    rows: Seq[Row], size: int, device: torch.device, stream: Stream = Stream.TOKEN
+    rows: Seq[Row],
+    size: int,
+    device: torch.device,
+    stream: Stream = Stream.TOKEN,
+    ids: Tensor | None = None,
 ) -> Tensor | None:
     """(R, V), zero for rows at temperature 0; None when all are."""
-    hot = [index for index, row in enumerate(rows) if row.params.temperature > 0]
+    hot = _hot(rows)
     if not hot:
         return None
-    keys = [noise_key(rows[i].sequence.seed, rows[i].position, stream) for i in hot]
-    noise = gumbel_noise(keys, size, device)
+    noise = gumbel_noise(_keys(rows, hot, stream), size, device, ids)
     if len(hot) == len(rows):
         return noise
     full = torch.zeros(len(rows), size, device=device)

@@ -1,6 +1,6 @@
 """The compiled library: which one fits this CPU, its functions and structures.
 
-Structures mirror `step.h` field by field.
+Structures mirror `step.h` and `draws.h` field by field.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import os
 import threading
 from contextlib import suppress
-from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,19 @@ class CBatch(Structure):
     ]
 
 
+class CDraws(Structure):
+    _fields_ = [
+        ("logits", c_void_p),
+        ("stride", c_int64),
+        ("size", c_int32),
+        ("num_draws", c_int32),
+        ("ids", c_void_p),
+        ("rows", c_void_p),
+        ("keys", c_void_p),
+        ("columns", c_void_p),
+    ]
+
+
 @cache
 def library() -> Any | None:
     """None where this installation has none that runs on this CPU, or $OUTDRAFT_NO_NATIVE is 1."""
@@ -171,6 +184,9 @@ def _declared(lib: Any) -> Any:
     lib.space_close.restype = None
     lib.run_step.argtypes = [POINTER(CModel), POINTER(CBatch), c_void_p, c_void_p]
     lib.run_product.argtypes = [POINTER(CProduct), c_int32, c_void_p, c_void_p, c_void_p, c_void_p]
+    lib.draw_rows.argtypes = [POINTER(CDraws), c_void_p]
+    lib.uniform_row.argtypes = [c_uint64, c_int32, c_void_p]
+    lib.uniform_row.restype = None
     return lib
 
 
@@ -193,6 +209,11 @@ class Computer:
             lib, pool = self._ready()
             where = inputs.data_ptr(), outputs.data_ptr()
             _check(lib.run_product(product, len(inputs), *where, self._space, pool))
+
+    def draw(self, draws: CDraws) -> None:
+        with self._lock:
+            lib, pool = self._ready()
+            _check(lib.draw_rows(draws, pool))
 
     def _ready(self) -> tuple[Any, int | None]:
         lib = library()

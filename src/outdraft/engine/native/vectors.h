@@ -12,6 +12,7 @@ enum { LANES = 16 };
 
 typedef float floats __attribute__((vector_size(64)));
 typedef int32_t ints __attribute__((vector_size(64)));
+typedef uint32_t words __attribute__((vector_size(64)));
 typedef uint8_t bytes __attribute__((vector_size(64)));
 typedef uint16_t shorts __attribute__((vector_size(64)));
 typedef uint16_t halves __attribute__((vector_size(32)));
@@ -122,6 +123,12 @@ INLINE floats from_halves(const uint16_t *from) {
 INLINE floats larger(floats a, floats b) {
 #if defined(__AVX512F__)
     return (floats)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__x86_64__) /* without a word, lanes are compared one by one */
+    __m128 x[4], y[4];
+    memcpy(x, &a, 64), memcpy(y, &b, 64);
+    for (int i = 0; i < 4; i++) x[i] = _mm_max_ps(x[i], y[i]);
+    memcpy(&a, x, 64);
+    return a;
 #else
     ints chosen = a > b;
     return (floats)((chosen & (ints)a) | (~chosen & (ints)b));

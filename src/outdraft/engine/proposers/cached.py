@@ -13,10 +13,8 @@ from outdraft.engine.sampling import (
     Row,
     Stream,
     draw,
-    likeliest,
     probabilities,
     processed_logits,
-    row_noise,
 )
 from outdraft.engine.sequence import Sequence
 
@@ -82,6 +80,7 @@ class Sampler:
         the distributions, and drafts that have noise of their own."""
         self._vocab_size = vocab_size
         self._target_ids = target_ids
+        self._noise_ids = None if target_ids is None else target_ids.int()
         self._keep_probs = keep_probs
         self._stream = Stream.DRAFT if keep_probs else Stream.TOKEN
 
@@ -120,9 +119,7 @@ class Sampler:
             return drawn, probs
         # Everything can be done within the draft vocabulary.
         processed = processed_logits(logits, rows)
-        noise = row_noise(rows, self._vocab_size, logits.device, self._stream)
-        scores = processed if noise is None else processed + noise.index_select(1, target_ids)
-        drawn = target_ids[likeliest(scores)]
+        drawn = target_ids[draw(processed, rows, self._stream, self._noise_ids)]
         if not self._keep_probs:
             return drawn, None
         probs = probabilities(processed, rows)
