@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from outdraft.engine.controller import Candidate, Controller, DraftPlan
+from outdraft.engine.controller import Candidate, Controller, DraftPlan, Outcome, StepTimes
 from outdraft.step_costs import RoundCosts
 
 from .cases import Case
@@ -22,6 +22,7 @@ from .policies import (
 from .server import Policy, Run, simulate
 from .texts import Text
 
+_PLANNING_S, _PLANNING_EACH_S = 0.0003, 0.00002  # seconds, as seen in the engine
 OFF = "off"
 OURS = "ours"
 FIXED = (
@@ -64,11 +65,17 @@ class Compared:
 
 
 class Ours(Controller):
-    """As the engine asks it: plans are made where the last ones do not stand."""
+    """As the engine asks it: plans are made where the last ones do not stand, and take time."""
+
+    planning = 0.0
 
     def plan(self, candidates: Sequence[Candidate], *, other_tokens: int = 0) -> list[DraftPlan]:
         again = self.again([each.id for each in candidates])
+        self.planning = 0.0 if again else _PLANNING_S + _PLANNING_EACH_S * len(candidates)
         return again or super().plan(candidates, other_tokens=other_tokens)
+
+    def observe(self, outcomes: Sequence[Outcome], times: StepTimes) -> None:
+        super().observe(outcomes, replace(times, planning=self.planning))
 
 
 def fixed_name(proposer: str, k: int) -> str:

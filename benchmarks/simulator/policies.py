@@ -25,6 +25,8 @@ def planned(candidate: Candidate, proposer: str, k: int) -> DraftPlan:
 class Fixed:
     """Always the same; k = 0 is off."""
 
+    planning = 0.0
+
     def __init__(self, proposer: str, k: int) -> None:
         self._proposer, self._k = proposer, k
 

@@ -16,6 +16,8 @@ from .texts import Text
 
 
 class Policy(Protocol):
+    planning: float  # seconds that its plan took
+
     def plan(self, candidates: Sequence[Candidate]) -> Sequence[DraftPlan]: ...
 
     def observe(self, outcomes: Sequence[Outcome], times: StepTimes) -> None: ...
@@ -63,6 +65,9 @@ def simulate(
         outcomes, depth, drafted, behind, proposed = [], 0, 0, 0, 0
         for text, plan in zip(batch, plans, strict=True):
             k = min(plan.k, text.room)
+            if plan.proposer not in (None, "head"):  # a plan that stands looks up again
+                found = (each.length for each in text.lookups if each.match >= plan.match)
+                k = min(k, max(found, default=0))
             proposer = plan.proposer if k else None
             accepted = text.acceptable(proposer, k) if proposer else 0
             if proposer == "head":
@@ -80,7 +85,7 @@ def simulate(
             known[key] = truth.verification(num + proposed, num, truth.context)
         verification = known[key] + reads * more
         drafting = truth.drafting("head", depth, drafted, behind)
-        run.seconds += verification + drafting
+        run.seconds += verification + drafting + policy.planning
         run.rounds, run.drafted = run.rounds + 1, run.drafted + proposed
         run.course.append((run.tokens, run.seconds))
         seen = {"head": drafting * noise(chance)} if drafted else {}

@@ -40,7 +40,7 @@ class Drafted:
     """What became of drafting in a step."""
 
     probs: Tensor | None = None  # (all drafts, V), where a proposer keeps them
-    seconds: dict[str, float] = field(default_factory=dict)  # by proposer
+    seconds: dict[str, float] = field(default_factory=dict)  # by proposer, and for planning
     segments: list[Segment] = field(default_factory=list)  # that could have got drafts
 
 
@@ -82,11 +82,11 @@ class _Proposers:
         self.proposers = proposers
         self.acceptance = {name: Acceptance() for name in proposers}
         self.chosen: Counter[tuple[str, int]] = Counter()
+        self._observers = [each for each in proposers.values() if isinstance(each, Observer)]
 
     def observe(self, observations: Callable[[], list[Observation]]) -> None:
-        for each in self.proposers.values():
-            if isinstance(each, Observer):
-                each.observe(observations())
+        for each in self._observers:
+            each.observe(observations())
 
     def learn(self, drafted: Drafted, seconds: float) -> None:
         for each in drafted.segments:
@@ -140,7 +140,7 @@ class FixedDrafting(_Proposers):
         return drafted
 
 
-_NOTHING: Mapping[str, Proposal] = {}  # looked up
+_PLANNING = "planning"
 
 
 class AutoDrafting(_Proposers):
@@ -165,27 +165,26 @@ class AutoDrafting(_Proposers):
         pairs = zip(segments, rooms, strict=True)
         asked = [(each, room) for each, room in pairs if each.is_round and each.num_tokens == 1]
         drafted = Drafted(segments=[each for each, _ in asked])
-        found: Seq[Mapping[str, Proposal]] = [_NOTHING] * len(asked)
         plans = self._controller.again([each.sequence.id for each, _ in asked])
         if plans is None:
             began = time.perf_counter()
-            found = self._look_up(asked)
+            looked_up = self._look_up(asked)
             others = sum(each.num_tokens for each in segments) - len(asked)
             candidates = [
                 self._candidate(segment, room, own)
-                for (segment, room), own in zip(asked, found, strict=True)
+                for (segment, room), own in zip(asked, looked_up, strict=True)
             ]
             plans = self._controller.plan(candidates, other_tokens=others)
-            drafted.seconds["lookup"] = time.perf_counter() - began
+            drafted.seconds[_PLANNING] = time.perf_counter() - began
         drafting: dict[str, list[tuple[Segment, int]]] = {}
-        for (segment, room), own, plan in zip(asked, found, plans, strict=True):
+        for (segment, room), plan in zip(asked, plans, strict=True):
             segment.why, k = plan.why, min(plan.k, room)
-            if plan.proposer is None or not k:
-                continue
-            if plan.proposer in own:
-                attach(segment, own[plan.proposer].tokens[:k])
-                segment.proposer = plan.proposer if segment.drafts else None
-            else:
+            if plan.proposer in self._lookups:
+                [found] = self._lookups[plan.proposer].propose([DraftRequest(segment.sequence, k)])
+                if found.match >= plan.match:  # a plan that stands is for a match as good
+                    attach(segment, found.tokens)
+                    segment.proposer = plan.proposer if segment.drafts else None
+            elif plan.proposer is not None and k:
                 drafting.setdefault(plan.proposer, []).append((segment, k))
         for name, requests in drafting.items():
             self._ask(name, requests, attach, drafted)
@@ -200,7 +199,8 @@ class AutoDrafting(_Proposers):
             for each in drafted.segments
         ]
         drafting = {name: spent for name, spent in drafted.seconds.items() if name in self._drafts}
-        times = StepTimes(seconds - sum(drafting.values()), drafting)
+        planning = drafted.seconds.get(_PLANNING, 0.0)
+        times = StepTimes(seconds - sum(drafting.values()) - planning, drafting, planning)
         self._controller.observe(outcomes, times)
 
     def release(self, sequence: Sequence) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -55,6 +55,7 @@ class _Batch:
     prices: ProposerCosts
     weights: Floats  # of a token: more than 1 for those who are late
     probes: frozenset[int] = frozenset()  # rows
+    matches: dict[int, int] = field(default_factory=dict)  # row → tokens, where it is looked up
 
 
 class Controller:
@@ -117,7 +118,7 @@ class Controller:
         floors = allocation.price / np.maximum(values, _TINY_S)
         plans = self._plans(batch, lengths.tolist(), floors.tolist())
         due = int(np.median(self._roster.due[batch.slots])) - self._now
-        self._repeats.follow(plans, self._draft, due)
+        self._repeats.follow(plans, due)
         return plans
 
     def observe(self, outcomes: Seq[Outcome], times: StepTimes) -> None:
@@ -142,6 +143,7 @@ class Controller:
         accepted = sum([each.accepted * weights[rows[each.id]] for each in drafted])
         emitted = 1 + float(accepted) / float(weights.sum())
         self._ledger.settle(batch.plain, self._spent, emitted)
+        self._repeats.took(times.planning, times.seconds)
 
     def _observe_again(self, batch: _Batch, outcomes: Seq[Outcome]) -> None:
         """A round that was not planned: it is booked, and nothing is learned but whether it was as
@@ -149,7 +151,8 @@ class Controller:
         accepted = sum([each.accepted for each in outcomes])
         drafted = sum([each.drafted for each in outcomes])
         self._ledger.settle(batch.plain, self._spent, 1 + accepted / len(batch.candidates))
-        if (drafted and not accepted) or (drafted and self._ledger.is_held_back):
+        self._repeats.count(drafted, accepted)
+        if drafted and self._ledger.is_held_back:
             self._repeats.end()
 
     def release(self, id: int) -> None:
@@ -260,7 +263,7 @@ class Controller:
             if worth[at] > best[row]:
                 best[row], batch.gains[row] = worth[at], gains[at]
                 batch.kinds[row], batch.proposers[row] = kinds[at], lookup.proposer
-                batch.is_drafted[row] = False
+                batch.is_drafted[row], batch.matches[row] = False, lookup.match
 
     def _kind(self, candidate: Candidate, lookup: LookupDraft) -> int:
         """Matches of about the same length are counted together."""
@@ -299,7 +302,8 @@ class Controller:
         for row, (each, k) in enumerate(zip(batch.candidates, lengths, strict=True)):
             proposer = batch.proposers[row]
             if k:
-                plans.append(DraftPlan(each.id, proposer, k, Why.PAYS, floors[row]))
+                match = batch.matches.get(row, 0)
+                plans.append(DraftPlan(each.id, proposer, k, Why.PAYS, floors[row], match))
             elif row in batch.probes:
                 plans.append(DraftPlan(each.id, proposer, 1, Why.PROBE))
             elif each.room <= 0:

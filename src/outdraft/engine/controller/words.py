@@ -54,6 +54,7 @@ class DraftPlan:
     # A draft stops where the chance that its tokens so far are all accepted, by its own
     # confidence, falls below this: the next token would cost more than it gives.
     floor: float = 0.0
+    match: int = 0  # of a lookup: tokens that have to be found earlier
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ class StepTimes:
 
     verification: float  # the rest of the step: the target's run, sampling, bookkeeping
     drafting: Mapping[str, float] = field(default_factory=dict)  # by proposer that drafted
+    planning: float = 0.0  # lookups, and the plan itself
 
     @property
     def seconds(self) -> float:
-        return self.verification + sum(self.drafting.values())
+        return self.verification + sum(self.drafting.values()) + self.planning
