@@ -124,7 +124,7 @@ def _stage_lines() -> OnProgress:
         if share >= 1:
             ended.add(stage)
         left = ""
-        if share > 0.01:
+        if 0.01 < share < 1:  # at its end nobody knows: it may stand there
             left = f", {(now - started[stage]) * (1 - share) / share:.0f} s left"
         print(f"{stage} {share:.0%}{left}: {words}", file=sys.stderr, flush=True)
 
