@@ -40,6 +40,8 @@ FAULTS = """(() => {
     if (!each.closest('.scroll') && box.right > wide + 1)
       faults.push(`${each.outerHTML.slice(0, 90)} ends at ${box.right}`);
   }
+  for (const each of document.querySelectorAll('th'))
+    if (!each.textContent.trim()) faults.push(`a head of a table is empty: ${each.outerHTML}`);
   const range = document.createRange();
   for (const each of document.querySelectorAll('.decision, td.label b'))
     for (const text of each.childNodes)
