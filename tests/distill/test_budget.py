@@ -11,10 +11,11 @@ import pytest
 
 from outdraft.distill import pipeline
 from outdraft.distill.data import dataset
-from outdraft.distill.data.dataset import make_data, seconds_spent, shard_paths
+from outdraft.distill.data.dataset import make_data, make_sampler, seconds_spent, shard_paths
 from outdraft.distill.data.sampler import TextSampler
 from outdraft.distill.data.shards import Corpus
 from outdraft.distill.pipeline import run_distillation
+from outdraft.distill.probe import measure_speeds
 from outdraft.distill.settings import DataSettings, DistillSettings, ModelSize, TrainSettings
 from outdraft.distill.target import Target
 from outdraft.distill.training import train as training
@@ -114,6 +115,23 @@ def test_three_minutes_and_four_thousand_tokens(
     foretold = int(outlook.split("trains for about ")[1].split(" steps")[0])
     assert 0.7 < report["training"]["step"] / foretold < 1.3
     assert report["measured"]["0"]["all"]["rounds"] > 0
+
+
+def test_a_slow_machine_is_tried_for_a_part_of_the_time(
+    target_path: Path,
+    target: Target,
+    tmp_path: Path,
+    clock: WorkClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beside other programs the try took most of a minute of three."""
+    monkeypatch.setattr(TextSampler, "_advance", clock.counting(TextSampler._advance, 0.5))
+    work = job(target_path, tmp_path, 60.0)
+    sampler = make_sampler(target, work.data_settings)
+    speeds = measure_speeds(target, sampler, tiny_prompts()[0], work, clock)
+    one_look = 16 * (0.5 + WRITE_S)
+    assert clock.now == pytest.approx(one_look + 2 * STEP_S)
+    assert speeds.tokens_per_s == pytest.approx(16 * sampler.num_texts / one_look, rel=0.1)
 
 
 @pytest.mark.parametrize("budget_s", [60.0, pytest.param(900.0, marks=pytest.mark.slow)])

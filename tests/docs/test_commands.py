@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from outdraft.tune.run import plan_run
 from outdraft.tune.settings import RunSettings
 from outdraft.watch.settings import WatchSettings
 from tests.docs.world import SMALL, World, ask, serving, world_in
-from tests.docs.written import Written, in_blocks, in_help, in_sentences
+from tests.docs.written import ROOT, Written, in_blocks, in_help, in_sentences
 from tests.measure.patient import be_patient
 
 LOAD = ("--requests", "20", "--concurrency", "2", "--max-tokens", "8")
@@ -199,17 +200,78 @@ def test_a_command_of_a_block(written: Written, world: World, run: Run) -> None:
     HANDLERS[words[0]](world, words, run)
 
 
-@pytest.mark.slow
-def test_a_search_on_our_own_engine(world: World, run: Run) -> None:
-    """The command of docs/tuning.md to its end, in a minute."""
-    [written] = [each for each in in_blocks() if each.page == "tuning.md"]
-    out = world.folder / "searched"
-    short = ("--concurrency", "2", "--max-tokens", "8", "--k", "2,4", "--methods", "ngram")
-    words = [*world.words(written.words), "--target", str(world.target), "--threads", "1", *short]
-    code, said, err = run([*words, "--budget", "60s", "--out", str(out)])
+def search(world: World, words: list[str], run: Run) -> None:
+    """On our own engine, to its end, in a minute."""
+    short = "--budget 60s --concurrency 2 --max-tokens 8 --k 2,4 --threads 1".split()  # noqa: SIM905
+    methods = () if "--methods" in words else ("--methods", "ngram")
+    code, said, err = run([*words, "--target", str(world.target), *short, *methods])
     assert code == 0, err
     assert said.splitlines()[-1].startswith("best: ")
-    assert (out / "report.html").is_file()
+    out = Path(words[words.index("--out") + 1] if "--out" in words else "tune-out")
+    assert {"report.html", "outdraft.toml"} <= {each.name for each in out.iterdir()}
+
+
+@pytest.mark.slow
+def test_a_search_on_our_own_engine(world: World, run: Run) -> None:
+    """The command of docs/tuning.md."""
+    [written] = [each for each in in_blocks() if each.page == "tuning.md"]
+    search(world, [*world.words(written.words), "--out", str(world.folder / "searched")], run)
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[World]:
+    """With nothing of what other pages write."""
+    with world_in(tmp_path) as world:
+        shutil.rmtree(tmp_path / "my-draft")
+        yield world
+
+
+def walk(
+    page: str, reader: World, run: Run, **own: Callable[[World, list[str], Run], None]
+) -> None:
+    """The commands of a tutorial one after the other, each with what those before have left."""
+    steps = [each.words for each in in_blocks() if each.page == f"tutorials/{page}"]
+    assert len(steps) > 3
+    for words in steps:
+        {**HANDLERS, "tune": search, **own}[words[0]](reader, reader.words(words), run)
+
+
+@pytest.mark.slow
+def test_the_walk_of_decide(reader: World, run: Run) -> None:
+    def emit_what_won(world: World, words: list[str], run: Run) -> None:
+        code, out, err = run(words)
+        assert code == 0, err
+        assert "services:" in out
+
+    assert "\t@$(BIN)/outdraft tune\n" in (ROOT / "Makefile").read_text()
+    search(reader, ["tune"], run)
+    walk("decide.md", reader, run, emit=emit_what_won)
+
+
+@pytest.mark.slow
+def test_the_walk_of_draft(reader: World, run: Run) -> None:
+    """What is tried, and measured, is the draft that was made."""
+
+    def distill_here(world: World, words: list[str], run: Run) -> None:
+        code, said, err = run([*words, *DISTILL])
+        assert code == 0, err
+        assert "note: in 30m this machine writes about " in err
+        assert "the draft is in my-draft" in said
+
+    walk("draft.md", reader, run, distill=distill_here)
+    assert "my-draft" in (reader.folder / "draft-out" / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_the_walk_of_production(reader: World, run: Run) -> None:
+    """On a server of ours that is up all the time, with what a search found about it."""
+    search(reader, ["tune"], run)
+    steps = [each.words for each in in_blocks() if each.page == "tutorials/production.md"]
+    [serve_words] = [words for words in steps if words[0] == "serve"]
+    with serving(reader, list(serve_words)) as url:
+        reader.stand_in("http://127.0.0.1:8000", url)
+        ask(f"{url}/v1/completions", {"prompt": "one two one two", "max_tokens": 64})
+        walk("production.md", reader, run, serve=lambda *_: None)
 
 
 def test_every_command_is_shown_somewhere() -> None:

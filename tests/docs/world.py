@@ -54,6 +54,10 @@ class World:
             self._urls[named] = self._servers.enter_context(server).url
         return self._urls[named]
 
+    def stand_in(self, named: str, url: str) -> None:
+        """A server that is up stands for one of the docs."""
+        self._urls[named] = url
+
     def words(self, written: tuple[str, ...]) -> list[str]:
         """The same command in this folder: with its models, and servers that are there."""
         named = [self._names.get(word, word) for word in written]

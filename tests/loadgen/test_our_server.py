@@ -8,6 +8,7 @@ from outdraft import Speculation, load_engine
 from outdraft.loadgen.endpoint import Endpoint
 from outdraft.loadgen.fleet import run_load
 from outdraft.loadgen.load import LoadRun
+from outdraft.loadgen.quality import assess_load
 from outdraft.testing.tiny_models import tiny_model
 from tests.server.serving import serving
 
@@ -29,6 +30,7 @@ def test_records_with_and_without_speculation(tmp_path: Path) -> None:
         assert all(record.finish_reason == "length" for record in run.records)
         assert all((record.prompt_tokens or 0) > 0 for record in run.records)
         assert run.refused_fields == ("return_spec_tokens_details",)  # SGLang's name
+        assert not any("refused" in each for each in assess_load(run).problems)
     assert [record.text for record in on.records] == [record.text for record in off.records]
     assert any(record.acceptance and record.acceptance.num_drafts for record in on.records)
     for record in off.records:

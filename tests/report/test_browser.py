@@ -40,6 +40,16 @@ FAULTS = """(() => {
     if (!each.closest('.scroll') && box.right > wide + 1)
       faults.push(`${each.outerHTML.slice(0, 90)} ends at ${box.right}`);
   }
+  for (const each of document.querySelectorAll('th'))
+    if (!each.textContent.trim()) faults.push(`a head of a table is empty: ${each.outerHTML}`);
+  const range = document.createRange();
+  for (const each of document.querySelectorAll('.decision, td.label b'))
+    for (const text of each.childNodes)
+      for (const word of text.nodeType === 3 ? text.data.matchAll(/[^ ]+/g) : []) {
+        range.setStart(text, word.index);
+        range.setEnd(text, word.index + word[0].length);
+        if (range.getClientRects().length > 1) faults.push(`${word[0]} is broken`);
+      }
   if (root.scrollWidth > wide) faults.push(`with all open it is ${root.scrollWidth} wide`);
   for (const each of document.querySelectorAll('svg.plot')) {
     const marks = each.querySelectorAll('.dot, .column, .range');

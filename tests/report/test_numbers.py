@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ def test_ratios() -> None:
     assert numbers.interval(KNOWN) == "[1.79, 1.90]"
     assert numbers.interval(FEW) == "no interval"
     assert numbers.pairs(KNOWN) == "n=240 in 20 blocks"
+    assert numbers.pairs(replace(KNOWN, num_pairs=4, num_blocks=1)) == "n=4 in 1 block"
     assert numbers.count_of(12345) == "n=12,345"
     assert numbers.ratio_cells(KNOWN) == ("1.84×", "[1.79, 1.90]", "n=240")
     assert numbers.ratio_cells(None) == ("–", "–", "–")

@@ -11,6 +11,7 @@ from statistics import fmean, stdev
 
 import pytest
 
+from outdraft.decide.texts import Agreement
 from outdraft.records import Record
 from outdraft.speculation import OFF, Speculation
 from outdraft.tune.arm import FINAL, Load, name_of
@@ -22,6 +23,7 @@ from outdraft.tune.race import Standing
 from outdraft.tune.results import Results
 from outdraft.tune.rules import Objective, Rules, SearchSettings
 from outdraft.tune.search import Search
+from outdraft.tune.texts import texts_of
 
 from .planted import Planted, Truth, arms_of
 
@@ -63,6 +65,24 @@ def test_in_the_race_a_block_is_measured_again_by_itself(tmp_path: Path) -> None
         assert round_to_repeat(journal, ONE, (OFF, ARM), 0) == [ARM]
         journal.add(block(ONE, ARM, 0, is_again=True, busy=BUSY))
         assert round_to_repeat(journal, ONE, (OFF, ARM), 0) == []
+
+
+def answered(arm: Speculation, text: str, **fields: object) -> Block:
+    record = Record("chat-1", "chat", 0.0, name_of(arm), 0, 0, 0, last_ns=9, text=text)
+    return block(ONE, arm, 0, records=(record,), **fields)
+
+
+def test_texts_are_those_of_the_first_time(tmp_path: Path) -> None:
+    """What is sent again has another mark before it, and was told as "writes other texts"."""
+    with Journal(tmp_path / "journal.jsonl", {}) as journal:
+        for arm in (OFF, ARM):
+            journal.add(answered(arm, "Owing to many visitors"))
+        journal.add(answered(ARM, "[96d3af-3] Owing to visitors", is_again=True))
+    with Journal(tmp_path / "journal.jsonl", {}) as read:
+        for each in (journal, read):
+            blocks = {name_of(arm): each.of(ONE.name, name_of(arm)) for arm in (OFF, ARM)}
+            assert blocks[name_of(ARM)][0].is_again
+            assert texts_of(ARM, blocks) == Agreement(1, 1)
 
 
 @dataclass

@@ -123,9 +123,9 @@ def _stage_lines() -> OnProgress:
         shown_at = now
         if share >= 1:
             ended.add(stage)
-        left = ""
-        if share > 0.01:
-            left = f", {(now - started[stage]) * (1 - share) / share:.0f} s left"
+        left, elapsed_s = "", now - started[stage]
+        if 0.01 < share < 1 and elapsed_s:  # at its end nobody knows: it may stand there
+            left = f", {elapsed_s * (1 - share) / share:.0f} s left"
         print(f"{stage} {share:.0%}{left}: {words}", file=sys.stderr, flush=True)
 
     return on_progress

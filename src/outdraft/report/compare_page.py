@@ -126,7 +126,7 @@ def _ratios(evidence: Evidence) -> Markup:
     if not known:
         return nothing("No pair of requests was answered by both.")
     rows = [(name, *ratio_cells(ratio), percent(ratio.level)) for name, ratio in known.items()]
-    heads = ("", "speedup", "interval", "pairs", "level")
+    heads = ("figure", "speedup", "interval", "pairs", "level")
     return join(
         lead("Above 1 the candidate is better. A bar is the interval; too few blocks have none."),
         ratio_plot(known),

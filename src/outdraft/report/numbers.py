@@ -41,7 +41,7 @@ def ratio_cells(ratio: Ratio | None) -> tuple[str, str, str]:
 
 
 def pairs(ratio: Ratio) -> str:
-    return f"{count_of(ratio.num_pairs)} in {ratio.num_blocks} blocks"
+    return f"{count_of(ratio.num_pairs)} in {ratio.blocks_text}"
 
 
 def count_of(count: int) -> str:

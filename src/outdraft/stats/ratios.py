@@ -69,6 +69,10 @@ class Ratio:
     num_pairs: int
     num_blocks: int
 
+    @property
+    def blocks_text(self) -> str:
+        return "1 block" if self.num_blocks == 1 else f"{self.num_blocks} blocks"
+
 
 def mean_ratio(blocks: Sequence[Sequence[Pair]], *, level: float = LEVEL) -> Ratio:
     """The geometric mean of the pairs' ratios without the lowest and the highest 5 % of them.

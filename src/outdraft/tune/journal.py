@@ -7,7 +7,7 @@ was killed continues where it was, and ends as if it had never been interrupted.
 import fcntl
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -179,8 +179,9 @@ class Journal(LineFile):
         match entry:
             case Block():
                 key = entry.load, entry.arm, entry.block
-                if key in self.blocks:
-                    self.replaced.append(self.blocks[key])
+                if first := self.blocks.get(key):
+                    self.replaced.append(first)
+                    entry = _with_texts_of(first, entry)
                 self.blocks[key] = entry
             case Failure():
                 self.failures[entry.load, entry.arm] = entry
@@ -191,6 +192,14 @@ class Journal(LineFile):
             case Retry():
                 for each in entry.arms:
                     self.failures.pop(each, None)
+
+
+def _with_texts_of(first: Block, again: Block) -> Block:
+    """Prompts that are sent again have another mark before them, and may have other answers. Texts
+    are compared with those of blocks that were sent once: the first answers are."""
+    texts = {each.index: each.text for each in first.records}
+    records = (replace(each, text=texts.get(each.index)) for each in again.records)
+    return replace(again, records=tuple(records))
 
 
 def valid_blocks(blocks: Iterable[Block], before: int | None = None) -> list[Block]:

@@ -137,7 +137,7 @@ def _notes(outcomes: Sequence[LoadOutcome], journal: Journal) -> list[str]:
     blocks = [each for each in every if each.load in reasons or f", {FINAL} of " in each.load]
     if unfit := sum(bool(each.problems) for each in blocks):
         why = "the client was not fit to measure (see the journal)"
-        notes.append(f"{unfit} of {len(blocks)} blocks that are compared are left out: {why}")
+        notes.append(f"left out of {len(blocks)} blocks that are compared: {unfit}; {why}")
     return notes
 
 

@@ -224,7 +224,7 @@ class Race:
         if (lead := self._ratio(arm, leader, number)) is None:
             return reason
         interval = "" if lead.low is None else f" [{lead.low:.2f}, {lead.high:.2f}]"
-        measured = f"{lead.estimate:.2f}x{interval} of it after {lead.num_blocks} blocks"
+        measured = f"{lead.estimate:.2f}x{interval} of it after {lead.blocks_text}"
         return f"{reason}, which is {measured}"
 
     def _of(self, arm: Speculation) -> Sequence[Block]:

@@ -39,7 +39,7 @@ def loads_section(results: Results) -> Markup:
     figures = panels(
         figure(
             "Best speedup by load",
-            "The whiskers are the intervals that the verdicts use.",
+            "The whiskers are the intervals that the verdicts use. The dashed line is off.",
             speedup_plot(loads, axis),
         ),
         figure(
@@ -115,7 +115,6 @@ def speedup_plot(loads: Sequence[LoadResult], axis: Axis) -> Markup:
         axis,
         Axis("speedup of best", labelled(ticks(plot.y.low, plot.y.high))),
         line(plot.left, one, plot.right, one, "even"),
-        text(plot.left + 3, one - 5, "as fast as off", "start", "quiet"),
         [_whisker(plot, at, ratio) for at, ratio in ratios.items()],
         plot.curve(marks, "best", 0, r=4.2),
         [_value(plot, mark) for mark in marks] if len(marks) <= _MOST_VALUES else None,

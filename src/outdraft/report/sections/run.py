@@ -81,7 +81,7 @@ def _row(arm: ArmResult, with_goodput: bool, *, is_recommended: bool) -> list[Ch
         level = f" {percent(ratio.level)}" if shows_level else ""
         measured = [
             two_lines(times(ratio.estimate), f"{interval(ratio)}{level}"),
-            two_lines(count_of(ratio.num_pairs), f"{ratio.num_blocks} blocks"),
+            two_lines(count_of(ratio.num_pairs), ratio.blocks_text),
         ]
     return [
         arm.name,

@@ -131,7 +131,7 @@ def _plural(count: int, noun: str) -> str:
 
 def _reasons(verdict: Verdict | None) -> Markup:
     reasons = () if verdict is None else verdict.reasons
-    reasons = reasons or ("nothing could be measured against off",)
+    reasons = reasons or ("no arm was compared with off",)
     parts = [each for each in reasons if each.startswith(("category ", "temperature "))]
     if len(parts) <= _MOST_REASONS:
         parts = []
