@@ -13,7 +13,7 @@ from outdraft.engine.controller import Candidate, Controller, DraftPlan, Outcome
 from outdraft.engine.draft_lengths import EVERYBODY
 from outdraft.engine.drafting import AutoDrafting, likeness_to_itself
 from outdraft.engine.outputs import Update
-from outdraft.engine.sequence import Objective, Sequence
+from outdraft.engine.sequence import TimeObjective, Sequence
 from outdraft.errors import OptionError
 from outdraft.speculation import OFF
 from outdraft.step_costs import RoundCosts
@@ -151,7 +151,7 @@ def test_requests_and_slices_without_drafts(models: dict[str, Path]) -> None:
 
 def test_a_candidate_says_what_is_known_of_its_text(models: dict[str, Path]) -> None:
     engine = engine_of(models, "draft_model", seed=4)
-    engine.add_request(PROMPTS[1], COLD, objective=Objective(tpot_s=1e-9))
+    engine.add_request(PROMPTS[1], COLD, objective=TimeObjective(tpot_s=1e-9))
     for _ in range(6):
         engine.step()
     first, *_, last = dice_of(engine).candidates
@@ -167,18 +167,18 @@ def test_a_candidate_says_what_is_known_of_its_text(models: dict[str, Path]) -> 
 def test_lateness() -> None:
     sequence = Sequence(0, "r", 0, [1, 2, 3], 1, SamplingParams(), 0, frozenset())
     assert sequence.lateness(10) is None  # nothing is asked for
-    sequence.objective = Objective(tpot_s=0.02)
+    sequence.objective = TimeObjective(tpot_s=0.02)
     assert sequence.lateness(10) is None  # nothing is written
     sequence.first_token_ns = 0
     sequence.tokens += [4]  # three tokens, two after the first
     assert sequence.lateness(80_000_000) == pytest.approx(2.0)
     # 40 ms for a token: 80 so far, and 5 more of at most 8 tokens
     sequence.params = SamplingParams(max_tokens=8)
-    sequence.objective = Objective(e2e_s=0.14)
+    sequence.objective = TimeObjective(e2e_s=0.14)
     assert sequence.lateness(80_000_000) == pytest.approx(2.0)
-    sequence.objective = Objective(tpot_s=0.01, e2e_s=0.14)
+    sequence.objective = TimeObjective(tpot_s=0.01, e2e_s=0.14)
     assert sequence.lateness(80_000_000) == pytest.approx(4.0)
-    sequence.objective = Objective()
+    sequence.objective = TimeObjective()
     assert sequence.lateness(80_000_000) is None
 
 

@@ -107,7 +107,7 @@ class FinishReason(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Objective:
+class TimeObjective:
     """How soon a request wants its text; None: it does not say."""
 
     tpot_s: float | None = None  # seconds for each token after the first
@@ -134,7 +134,7 @@ class Sequence:
     num_cached: int = 0  # of the prompt, found in the cache when the sequence was admitted
     num_preemptions: int = 0
     acceptance: Acceptance = field(default_factory=Acceptance)
-    objective: Objective | None = None
+    objective: TimeObjective | None = None
     arrived_ns: int = 0  # on the clock of time.perf_counter_ns
     first_token_ns: int | None = None
 

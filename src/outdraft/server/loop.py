@@ -20,7 +20,7 @@ from itertools import count
 from outdraft.engine.draft_lengths import EVERYBODY
 from outdraft.engine.engine import Engine
 from outdraft.engine.outputs import StepResult, Update
-from outdraft.engine.sequence import Objective, SamplingParams
+from outdraft.engine.sequence import TimeObjective, SamplingParams
 from outdraft.server.canary import Canary
 from outdraft.server.engine_thread import EngineThread
 from outdraft.server.metrics import Metrics
@@ -33,7 +33,7 @@ class EncodedPrompt:
     tokens: list[int]
     params: SamplingParams
     k: int | None  # this request's own draft length
-    objective: Objective | None = None
+    objective: TimeObjective | None = None
 
 
 class Reply:

@@ -4,7 +4,7 @@ from dataclasses import fields
 from typing import Any
 
 from outdraft.engine.engine import Engine
-from outdraft.engine.sequence import Objective, SamplingParams
+from outdraft.engine.sequence import TimeObjective, SamplingParams
 from outdraft.errors import ModelError, OutdraftError, RequestError
 from outdraft.options import make_settings
 from outdraft.server.loop import EncodedPrompt
@@ -113,7 +113,7 @@ def _prompt(
     objective = None
     if body.slo is not None:
         given = (body.slo.tpot_ms, body.slo.e2e_ms)
-        objective = Objective(*(None if each is None else each / 1e3 for each in given))
+        objective = TimeObjective(*(None if each is None else each / 1e3 for each in given))
     return EncodedPrompt(tokens, params, k, objective)
 
 

@@ -198,13 +198,18 @@ def test_a_text_is_read_only_where_that_can_pay() -> None:
     assert length(behind=100_000, left=500) == 0
 
 
-def test_plans_stand_while_nothing_changes() -> None:
-    """They are booked, and end with a round in which nothing was right."""
+def test_plans_stand_where_planning_is_slow() -> None:
+    """They are booked, and end after two rounds in which nothing was right."""
     controller, batch = Controller(FLAT), candidates(2)
-    drive(controller, 40, batch, lambda plan, now: 0.8, FLAT)
-    plans = controller.again([0, 1])
-    assert plans is not None
-    assert all(plan.k for plan in plans)
-    controller.observe([Outcome(each.id, "head", each.k, 0) for each in plans], StepTimes(0.01))
+    for _ in range(40):
+        plans = controller.again([0, 1]) or controller.plan(batch)
+        outcomes = [Outcome(each.id, each.proposer, each.k, each.k) for each in plans]
+        controller.observe(outcomes, StepTimes(0.01, planning=0.001))
+    controller.plan(batch)
+    controller.observe([], StepTimes(0.01))
+    for _ in range(2):
+        plans = controller.again([0, 1]) or []
+        assert all(plan.k for plan in plans)
+        controller.observe([Outcome(each.id, "head", each.k, 0) for each in plans], StepTimes(0.01))
     assert controller.again([0, 1]) is None
     assert controller.plan(batch)

@@ -1,10 +1,11 @@
-"""Plans stand for some rounds where nothing changes, and not where something does."""
+"""Plans stand for as long as it takes to make planning cheap, and not where something changes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
 
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from outdraft.engine.controller import DraftPlan, Why
 from outdraft.engine.controller.repeats import Repeats
@@ -12,75 +13,89 @@ from outdraft.engine.controller.repeats import Repeats
 FAR = 100  # rounds until somebody is probed
 
 
-def drafting(ids: Seq[int], k: int = 3, proposer: str = "head") -> list[DraftPlan]:
-    return [DraftPlan(id, proposer, k, Why.PAYS) for id in ids]
+def drafting(ids: Seq[int], k: int = 3, match: int = 0) -> list[DraftPlan]:
+    return [DraftPlan(id, "head", k, Why.PAYS, match=match) for id in ids]
 
 
 def resting(ids: Seq[int]) -> list[DraftPlan]:
     return [DraftPlan(id, None, 0, Why.LOSES) for id in ids]
 
 
-def rounds_of(repeats: Repeats, plans: list[DraftPlan], times: int, due: int = FAR) -> list[int]:
-    """Rounds for which each of the same plans stands."""
-    counts = []
-    for _ in range(times):
-        repeats.follow(plans, "head", due)
-        count = 0
-        while repeats.again([each.id for each in plans]) is not None:
-            assert repeats.is_on
-            count += 1
-        assert not repeats.is_on
-        counts.append(count)
-    return counts
-
-
-def test_rests_get_longer_up_to_a_limit() -> None:
-    assert rounds_of(Repeats(), resting([1, 2]), 7) == [0, 1, 2, 3, 4, 4, 4]
-
-
-def test_drafts_are_repeated_after_a_while() -> None:
-    assert rounds_of(Repeats(), drafting([1, 2]), 9) == [0, 0, 1, 1, 2, 2, 3, 3, 3]
-
-
-def test_nobody_rests_over_a_probe() -> None:
+def slow(rounds: int = 4) -> Repeats:
+    """Planning takes so much that plans stand for so many rounds."""
     repeats = Repeats()
-    rounds_of(repeats, resting([1]), 8)
-    assert rounds_of(repeats, resting([1]), 1, due=3) == [2]
-    assert rounds_of(repeats, resting([1]), 1, due=-5) == [0]
+    repeats.took((rounds - 0.5) * 0.015 * 0.02, 0.02)
+    return repeats
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        drafting([1, 2], proposer="ngram"),
-        [DraftPlan(1, "head", 1, Why.PROBE), *resting([2])],
-        drafting([1, 2], k=6),
-        resting([1, 2]),
-    ],
-    ids=["looked up", "probed", "longer", "none"],
-)
-def test_other_plans_are_not_repeated(other: list[DraftPlan]) -> None:
+def rounds_of(repeats: Repeats, plans: list[DraftPlan], due: int = FAR) -> int:
+    """Rounds that new plans stand for, the first included."""
+    repeats.follow(plans, due)
+    count = 1
+    while repeats.again([each.id for each in plans]) is not None:
+        assert repeats.is_on
+        count += 1
+    assert not repeats.is_on
+    return count
+
+
+@given(st.floats(1e-6, 0.01), st.floats(0.001, 0.2))
+def test_planning_takes_its_share_or_plans_stand_longest(planning: float, seconds: float) -> None:
     repeats = Repeats()
-    rounds_of(repeats, drafting([1, 2]), 9)
-    assert rounds_of(repeats, other, 1) == [0]
+    repeats.took(planning, seconds)
+    rounds = rounds_of(repeats, drafting([1, 2]))
+    assert 1 <= rounds <= 8
+    assert rounds == 8 or planning <= 0.015 * seconds * rounds * (1 + 1e-9)
+    assert rounds == 1 or planning > 0.015 * seconds * (rounds - 1)
 
 
-def test_who_is_new_gets_a_plan_or_waits_while_nobody_drafts() -> None:
-    repeats = Repeats()
-    rounds_of(repeats, drafting([1, 2, 3]), 8)
-    repeats.follow(drafting([1, 2, 3]), "head", FAR)
-    assert repeats.again([1, 2, 3, 4]) is None
-    rounds_of(repeats, resting([1, 2, 3]), 8)
-    repeats.follow(resting([1, 2, 3]), "head", FAR)
+def test_without_drafts_they_stand_twice_as_long_but_not_over_a_probe() -> None:
+    assert rounds_of(slow(3), drafting([1])) == 3
+    assert rounds_of(slow(3), resting([1])) == 6
+    assert rounds_of(slow(6), resting([1])) == 8
+    assert rounds_of(slow(3), resting([1]), due=2) == 2
+    assert rounds_of(slow(3), resting([1]), due=-5) == 1
+
+
+def test_a_probe_is_made_once() -> None:
+    repeats = slow()
+    repeats.follow([DraftPlan(1, "head", 1, Why.PROBE), *drafting([2])], FAR)
+    plans = repeats.again([1, 2])
+    assert plans is not None
+    assert [each.k for each in plans] == [0, 3]
+
+
+def test_a_few_that_are_new_get_what_all_get() -> None:
+    repeats = slow()
+    repeats.follow(drafting([1, 2, 3]), FAR)
     plans = repeats.again([2, 3, 4])
     assert plans is not None
-    assert [(each.id, each.k) for each in plans] == [(2, 0), (3, 0), (4, 0)]
-    assert repeats.again([3, 7]) is None
+    assert [(each.id, each.proposer, each.k) for each in plans] == [
+        (2, "head", 3),
+        (3, "head", 3),
+        (4, "head", 3),
+    ]
+    for mixed in ([*drafting([1, 2]), *resting([3])], drafting([1, 2, 3], match=4)):
+        repeats.follow(mixed, FAR)
+        plans = repeats.again([2, 3, 4])
+        assert plans is not None
+        assert plans[-1].k == 0
 
 
-def test_an_end_is_an_end() -> None:
-    repeats = Repeats()
-    rounds_of(repeats, drafting([1]), 8)
-    repeats.follow(drafting([1]), "head", FAR)
-    repeats.end()
+def test_where_half_are_new_there_are_new_plans() -> None:
+    repeats = slow()
+    repeats.follow(drafting([1, 2]), FAR)
+    assert repeats.again([2, 3]) is None
+    repeats.follow(resting([1]), FAR)
+    assert repeats.again([2]) is None
+
+
+def test_two_rounds_without_a_right_guess_are_the_end() -> None:
+    repeats = slow(8)
+    repeats.follow(drafting([1]), FAR)
+    for accepted in (0, 2, 0):
+        assert repeats.again([1]) is not None
+        repeats.count(3, accepted)
+    assert repeats.again([1]) is not None
+    repeats.count(3, 0)
     assert repeats.again([1]) is None

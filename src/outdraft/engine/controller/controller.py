@@ -35,6 +35,7 @@ _MOST_WEIGHT = 4.0  # of a token of a sequence that is late
 # do. Else texts would gain on average and the slowest would lose.
 _WAITING = 0.3
 _WAITING_SHARE = 0.2  # of a round
+_FEW_TEXTS = 2
 _FEW_BEHIND = 16  # tokens that a draft reads on the way
 _HORIZON = 96  # tokens over which reading a text has to pay, where it may get so many
 
@@ -76,7 +77,6 @@ class Controller:
         self._now, self._price = 0, 0.0
         self._waiting = 0.0  # share of the sequences that get none where others do, of late
         self._repeats = Repeats()
-        self._spent = 0.0  # seconds that the last planned round was expected to take
 
     def again(self, ids: Seq[int]) -> list[DraftPlan] | None:
         """The plans of a round that is not worth planning: the last ones. None: it has to be
@@ -117,8 +117,7 @@ class Controller:
         self._probe(batch, lengths, prices)
         floors = allocation.price / np.maximum(values, _TINY_S)
         plans = self._plans(batch, lengths.tolist(), floors.tolist())
-        due = int(np.median(self._roster.due[batch.slots])) - self._now
-        self._repeats.follow(plans, due)
+        self._repeats.follow(plans, self._rounds_to_probe(batch))
         return plans
 
     def observe(self, outcomes: Seq[Outcome], times: StepTimes) -> None:
@@ -138,19 +137,29 @@ class Controller:
         if as_planned:
             self._learn(batch, as_planned, [rows[each.id] for each in as_planned])
         more = self._learn_costs(batch, drafted, times) - float(batch.verification[0])
-        self._spent = batch.plain + more
         weights = batch.weights
         accepted = sum([each.accepted * weights[rows[each.id]] for each in drafted])
         emitted = 1 + float(accepted) / float(weights.sum())
-        self._ledger.settle(batch.plain, self._spent, emitted)
+        self._ledger.settle(batch.plain, batch.plain + more, emitted)
         self._repeats.took(times.planning, times.seconds)
 
     def _observe_again(self, batch: _Batch, outcomes: Seq[Outcome]) -> None:
-        """A round that was not planned: it is booked, and nothing is learned but whether it was as
-        good as the planned one."""
+        """A round that was not planned: it is booked. Where texts are many, nothing else is learned
+        of it: the planned ones say enough."""
         accepted = sum([each.accepted for each in outcomes])
         drafted = sum([each.drafted for each in outcomes])
-        self._ledger.settle(batch.plain, self._spent, 1 + accepted / len(batch.candidates))
+        lengths = [each.drafted for each in outcomes if each.proposer == self._draft]
+        at = min(drafted, len(batch.verification) - 1)
+        seconds = batch.plain + float(batch.verification[at] - batch.verification[0])
+        seconds += batch.prices.seconds(max(lengths, default=0), sum(lengths))
+        self._ledger.settle(batch.plain, seconds, 1 + accepted / len(batch.candidates))
+        if drafted and len(batch.candidates) <= _FEW_TEXTS:
+            batch.probes = frozenset()
+            rows = {each.id: row for row, each in enumerate(batch.candidates)}
+            known = [each for each in outcomes if each.drafted and each.id in rows]
+            known = [each for each in known if each.proposer == batch.proposers[rows[each.id]]]
+            if known:
+                self._learn(batch, known, [rows[each.id] for each in known])
         self._repeats.count(drafted, accepted)
         if drafted and self._ledger.is_held_back:
             self._repeats.end()
@@ -295,6 +304,11 @@ class Controller:
         )
         self._ledger.pay_probes(seconds)
         batch.probes = frozenset(probes)
+
+    def _rounds_to_probe(self, batch: _Batch) -> int:
+        """Of a usual sequence, if there is money for it."""
+        due = int(np.median(self._roster.due[batch.slots])) - self._now
+        return due if due > 0 else self._ledger.rounds_to_probe(batch.plain)
 
     def _plans(self, batch: _Batch, lengths: list[int], floors: list[float]) -> list[DraftPlan]:
         none = Why.HELD_BACK if self._ledger.is_held_back else Why.LOSES

@@ -7,7 +7,7 @@ from math import ceil
 
 from outdraft.engine.controller.words import DraftPlan, Why
 
-_SHARE = 0.01  # of the time, for planning
+_SHARE = 0.015  # of the time, for planning
 _MOST_ROUNDS = 8  # that plans stand, the round they are made for included
 _MEMORY = 0.9  # of what planning and rounds take
 
@@ -18,7 +18,7 @@ _NONE = DraftPlan(-1, None, 0, Why.LOSES)
 class Repeats:
     """Whether the last plans stand for another round, and of which sequences.
 
-    They stand for as many rounds as it takes for planning to be 1 % of the time; twice as many
+    They stand for as many rounds as it takes for planning to be 1.5 % of the time; twice as many
     where nobody gets drafts, but not over the time of a probe.
     """
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from outdraft.engine.kv_cache import BlockPool
 from outdraft.engine.proposers.cached import CachedProposer, CachedText, GrowingDraft, Sampler
 from outdraft.engine.proposers.proposer import DraftRequest, Observation, Proposal
+from outdraft.engine.rows import copy_rows, join_rows
 from outdraft.engine.runners.runner import HeadRunner, Run
 from outdraft.engine.sequence import Sequence
 
@@ -78,11 +79,11 @@ class EagleProposer(CachedProposer[_Text]):
             if first >= end:
                 continue
             if len(observations) > 1 and len(features) > _MOST_ROWS:
-                text.unfused.append((features[first:end].clone(), 0, end - first))
+                text.unfused.append((copy_rows(features[first:end]), 0, end - first))
             else:
                 text.unfused.append((features, first, end))
                 if len(text.unfused) > _MOST_STEPS:
-                    copied = torch.cat(_parts(text))
+                    copied = join_rows(_parts(text))
                     text.unfused = [(copied, 0, len(copied))]
             text.num_seen += end - first
             if text.num_unread > _MAX_UNREAD:
@@ -122,12 +123,12 @@ class EagleProposer(CachedProposer[_Text]):
         if not waiting:
             return
         parts = [part for text, _ in waiting for part in _parts(text)]
-        fused = self._runner.head.fuse(parts[0] if len(parts) == 1 else torch.cat(parts))
+        fused = self._runner.head.fuse(join_rows(parts))
         for (text, count), rows in zip(
             waiting, fused.split([count for _, count in waiting]), strict=True
         ):
             start = text.num_seen - count
-            text.unread.append(rows if len(waiting) == 1 else rows.clone())
+            text.unread.append(rows if len(waiting) == 1 else copy_rows(rows))
             text.unfused = []
             if text.origin == 0:
                 for block in range(start // size, text.num_seen // size):
@@ -150,7 +151,7 @@ class EagleProposer(CachedProposer[_Text]):
     def _take_run(self, sequence: Sequence, text: _Text, end: int, num_logits: int) -> Run:
         """The run of all tokens up to `end`, which count as read from now on."""
         tokens, start = sequence.tokens[text.num_read : end], text.num_read - text.origin
-        rows = text.unread[0] if len(text.unread) == 1 else torch.cat(text.unread)
+        rows = join_rows(text.unread)
         count = len(tokens)
         rows, rest = rows[:count], rows[count:]
         text.unread = [rest] if len(rest) else []

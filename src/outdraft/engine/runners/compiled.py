@@ -26,6 +26,7 @@ from outdraft.engine.native.library import (
     CProduct,
     computer,
 )
+from outdraft.engine.rows import join_rows
 from outdraft.engine.runners.runner import Run, RunResult
 from outdraft.modelspec import HeadSpec, ModelSpec, inverse_frequencies
 
@@ -193,7 +194,7 @@ def run_step(model: CModel, runs: Seq[Run], taps: IntArray | None = None) -> Run
     hidden = torch.empty(num_wanted, hidden_size)
     logits = torch.empty(num_wanted, model.vocab_size)
     parts = [run.features for run in runs if run.features is not None]
-    inputs = (parts[0] if len(parts) == 1 else torch.cat(parts)) if parts else None
+    inputs = join_rows(parts) if parts else None
     num_taps = 0 if taps is None else len(taps)
     features = torch.empty(num_rows, num_taps * hidden_size) if num_taps else None
     batch = CBatch(
