@@ -13,7 +13,7 @@ from outdraft.engine.controller import Candidate, Controller, DraftPlan, Outcome
 from outdraft.engine.draft_lengths import EVERYBODY
 from outdraft.engine.drafting import AutoDrafting, likeness_to_itself
 from outdraft.engine.outputs import Update
-from outdraft.engine.sequence import TimeObjective, Sequence
+from outdraft.engine.sequence import Sequence, TimeObjective
 from outdraft.errors import OptionError
 from outdraft.speculation import OFF
 from outdraft.step_costs import RoundCosts

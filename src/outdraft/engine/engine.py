@@ -25,7 +25,7 @@ from outdraft.engine.outputs import Generation, StepResult, Update
 from outdraft.engine.runners.compiled import CompiledRunner
 from outdraft.engine.sampling import mix64, processed_logits
 from outdraft.engine.scheduler import Scheduler
-from outdraft.engine.sequence import FinishReason, TimeObjective, SamplingParams, Sequence, Status
+from outdraft.engine.sequence import FinishReason, SamplingParams, Sequence, Status, TimeObjective
 from outdraft.engine.step import Segment
 from outdraft.engine.tokenizer import Tokenizer
 from outdraft.engine.transcript import Transcript

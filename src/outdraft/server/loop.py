@@ -20,7 +20,7 @@ from itertools import count
 from outdraft.engine.draft_lengths import EVERYBODY
 from outdraft.engine.engine import Engine
 from outdraft.engine.outputs import StepResult, Update
-from outdraft.engine.sequence import TimeObjective, SamplingParams
+from outdraft.engine.sequence import SamplingParams, TimeObjective
 from outdraft.server.canary import Canary
 from outdraft.server.engine_thread import EngineThread
 from outdraft.server.metrics import Metrics

@@ -4,7 +4,7 @@ from dataclasses import fields
 from typing import Any
 
 from outdraft.engine.engine import Engine
-from outdraft.engine.sequence import TimeObjective, SamplingParams
+from outdraft.engine.sequence import SamplingParams, TimeObjective
 from outdraft.errors import ModelError, OutdraftError, RequestError
 from outdraft.options import make_settings
 from outdraft.server.loop import EncodedPrompt
