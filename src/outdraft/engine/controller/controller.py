@@ -31,10 +31,10 @@ _LIKENESS = 0.3  # above it, a prompt comes again often: its matches are counted
 _TINY_S = 1e-9
 _DAMPED = 0.97  # a token counts so much for a sequence that had no drafts in the last round
 _MOST_WEIGHT = 4.0  # of a token of a sequence that is late
-# Seconds count more where some get no drafts and wait for those of others: so much where nearly all
-# do. Else texts would gain on average and the slowest would lose.
-_WAITING = 0.3
-_WAITING_SHARE = 0.2  # of a round
+# Seconds count more where texts get slower by the drafts of others: so much more where all are a
+# tenth slower than without drafts. Else texts would gain on average and the slowest would lose.
+_FAIRNESS = 1.5
+_HELP = 2.0  # a token of such a text counts so much more
 _FEW_TEXTS = 2
 _FEW_BEHIND = 16  # tokens that a draft reads on the way
 _HORIZON = 96  # tokens over which reading a text has to pay, where it may get so many
@@ -75,7 +75,6 @@ class Controller:
         self._posterior = Posterior(max(max_k, max_lookup))
         self._batch: _Batch | None = None
         self._now, self._price = 0, 0.0
-        self._waiting = 0.0  # share of the sequences that get none where others do, of late
         self._repeats = Repeats()
 
     def again(self, ids: Seq[int]) -> list[DraftPlan] | None:
@@ -99,18 +98,16 @@ class Controller:
         prices = Prices(batch.prices.overhead, batch.prices.per_depth, batch.prices.per_token)
         allocation = Allocation(np.zeros(num, np.int64), 0.0, 0.0)
         if not ledger.is_held_back:
+            losing = self._roster.losing(batch.slots)
             allocation = allocate(
                 batch.gains * values[:, None],
                 batch.verification,
                 prices,
                 emitted=float(values.sum()),
                 is_drafted=batch.is_drafted,
-                pace=1.0 + _WAITING * self._waiting,  # values are seconds
+                pace=1.0 + _FAIRNESS * float(losing.mean()),  # values are seconds
             )
         lengths = allocation.lengths
-        if lengths.any():
-            share = float((lengths == 0).mean())
-            self._waiting += _WAITING_SHARE * (share - self._waiting)
         self._price = allocation.price or self._price
         self._account(batch, lengths, allocation.price)
         self._roster.drafted(batch.slots, lengths == 0, self._now)
@@ -214,6 +211,7 @@ class Controller:
             if each.lateness is not None and each.lateness > 1:
                 batch.weights[row] = min(each.lateness, _MOST_WEIGHT)
         values *= np.where(self._roster.is_off[batch.slots], _DAMPED, 1.0)
+        values *= 1 + _HELP * self._roster.losing(batch.slots)
         return values * batch.weights
 
     def _charge_reading(self, batch: _Batch, values: Floats) -> None:
