@@ -34,7 +34,6 @@ _MOST_WEIGHT = 4.0  # of a token of a sequence that is late
 # Seconds count more where texts get slower by the drafts of others: so much more where all are a
 # tenth slower than without drafts. Else texts would gain on average and the slowest would lose.
 _FAIRNESS = 1.5
-_HELP = 2.0  # a token of such a text counts so much more
 _FEW_TEXTS = 2
 _FEW_BEHIND = 16  # tokens that a draft reads on the way
 _HORIZON = 96  # tokens over which reading a text has to pay, where it may get so many
@@ -98,14 +97,13 @@ class Controller:
         prices = Prices(batch.prices.overhead, batch.prices.per_depth, batch.prices.per_token)
         allocation = Allocation(np.zeros(num, np.int64), 0.0, 0.0)
         if not ledger.is_held_back:
-            losing = self._roster.losing(batch.slots)
             allocation = allocate(
                 batch.gains * values[:, None],
                 batch.verification,
                 prices,
                 emitted=float(values.sum()),
                 is_drafted=batch.is_drafted,
-                pace=1.0 + _FAIRNESS * float(losing.mean()),  # values are seconds
+                pace=1.0 + _FAIRNESS * self._roster.share_losing(batch.slots),  # values are seconds
             )
         lengths = allocation.lengths
         self._price = allocation.price or self._price
@@ -211,7 +209,6 @@ class Controller:
             if each.lateness is not None and each.lateness > 1:
                 batch.weights[row] = min(each.lateness, _MOST_WEIGHT)
         values *= np.where(self._roster.is_off[batch.slots], _DAMPED, 1.0)
-        values *= 1 + _HELP * self._roster.losing(batch.slots)
         return values * batch.weights
 
     def _charge_reading(self, batch: _Batch, values: Floats) -> None:

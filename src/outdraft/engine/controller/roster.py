@@ -61,10 +61,9 @@ class Roster:
         values: Floats = self._seconds[slots] / self._tokens[slots]
         return values
 
-    def losing(self, slots: Ints) -> Floats:
-        """How much slower than in plain steps each is, from 0 to 1, which is a tenth and more."""
-        lost: Floats = np.clip(10 * (self.seconds_per_token(slots) - 1), 0, 1)
-        return lost
+    def share_losing(self, slots: Ints) -> float:
+        """Of the sequences that are slower than in plain steps; by a tenth counts in full."""
+        return float(np.clip(10 * (self.seconds_per_token(slots) - 1), 0, 1).mean())
 
     def account(self, slots: Ints, seconds: Floats | float, tokens: Floats | float) -> None:
         """A round: tokens that each is expected to get, for so much of a plain step."""
