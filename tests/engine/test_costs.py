@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence as Seq
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from outdraft import Engine, SamplingParams, Speculation, load_engine
 from outdraft.engine.costs import time_rounds
 from outdraft.engine.kept_costs import KeptCosts
 from outdraft.engine.loading import BLOCK_SIZE, with_cache
+from outdraft.engine.proposers.proposer import DraftRequest, Proposal
 from outdraft.errors import OptionError
 from outdraft.speculation import OFF
 from outdraft.step_costs import RoundCosts
@@ -98,6 +100,28 @@ def test_drafting_is_timed_by_depth(folder: Path, tmp_path: Path) -> None:
         assert list(costs.proposers) == [method]
         assert costs.drafting(method, depth=5, num_drafted=5) > 0
         assert costs.drafting(method, 5, 5) > costs.drafting(method, 1, 1)
+
+
+@pytest.mark.parametrize("method", ["draft_model", "eagle"])
+def test_as_many_texts_are_drafted_for_as_it_says(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    draft = folder if method == "draft_model" else tiny_head(tmp_path / "head", folder)
+    engine = load_engine(str(folder), Speculation(method, draft=str(draft)), kv_cache_bytes=4 << 20)
+    assert engine.drafting is not None
+    proposer = engine.drafting.proposers[method]
+    asked: list[tuple[int, int]] = []
+    propose = proposer.propose
+
+    def noted(requests: Seq[DraftRequest]) -> list[Proposal]:
+        asked.append((len(requests), requests[0].k))
+        return propose(requests)
+
+    monkeypatch.setattr(proposer, "propose", noted)
+    engine.measure_costs()
+    timed = asked[1::2]  # before each, what was written is read by a draft of one token
+    assert {(count, 1) for count, _ in timed} == {*asked[::2]}
+    assert {*timed} == {(1, 1), (1, 5), (4, 1), (4, 5), (12, 1), (12, 5)}
 
 
 def test_costs_are_kept(tmp_path: Path) -> None:

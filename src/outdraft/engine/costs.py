@@ -162,7 +162,8 @@ def time_rounds(
     ]
     costs = RoundCosts.fit(points, {name: _fitted(name, usual) for name in proposers})
     spreads = [median(each) / min(each) for each in ratios.values()]
-    return costs, median(spreads) < _MOST_SPREAD
+    is_repeated = all(len(each) > 1 for each in ratios.values())
+    return costs, is_repeated and median(spreads) < _MOST_SPREAD
 
 
 def _fitted(name: str, usual: Mapping[_Shape | _Draft, float]) -> ProposerCosts:
@@ -241,9 +242,9 @@ class _Drafting:
             observations = []
             for index, text in enumerate(self._texts[:count]):
                 start, self._shown[index] = self._shown[index], len(text) - 1
-                count = len(text) - 1 - start
-                rows = self._features.expand(count, -1)
-                observations.append(Observation(text, start, rows, 0, count))
+                num_new = len(text) - 1 - start
+                rows = self._features.expand(num_new, -1)
+                observations.append(Observation(text, start, rows, 0, num_new))
             self._proposer.observe(observations)
         began = time.perf_counter()
         self._proposer.propose([DraftRequest(text, depth) for text in self._texts[:count]])

@@ -18,7 +18,7 @@ from outdraft.whole_file import write_json
 
 _FRESH_S = 24 * 3600  # older ones are measured again: machines change
 _SETTLED_S = 60  # a model that is younger may still change
-_FORM = 2  # of the file
+_FORM = 3  # of the file
 
 
 def kept_costs(

@@ -90,6 +90,13 @@ def test_where_half_are_new_there_are_new_plans() -> None:
     assert repeats.again([2]) is None
 
 
+def test_where_most_have_left_there_are_new_plans() -> None:
+    repeats = slow()
+    repeats.follow(drafting(range(16)), FAR)
+    assert repeats.again(range(8)) is not None
+    assert repeats.again(range(7)) is None
+
+
 def test_two_rounds_without_a_right_guess_are_the_end() -> None:
     repeats = slow(8)
     repeats.follow(drafting([1]), FAR)

@@ -31,9 +31,6 @@ _LIKENESS = 0.3  # above it, a prompt comes again often: its matches are counted
 _TINY_S = 1e-9
 _DAMPED = 0.97  # a token counts so much for a sequence that had no drafts in the last round
 _MOST_WEIGHT = 4.0  # of a token of a sequence that is late
-# Seconds count more where texts get slower by the drafts of others: so much more where all are a
-# tenth slower than without drafts. Else texts would gain on average and the slowest would lose.
-_FAIRNESS = 1.5
 _FEW_TEXTS = 2
 _FEW_BEHIND = 16  # tokens that a draft reads on the way
 _HORIZON = 96  # tokens over which reading a text has to pay, where it may get so many
@@ -103,7 +100,7 @@ class Controller:
                 prices,
                 emitted=float(values.sum()),
                 is_drafted=batch.is_drafted,
-                pace=1.0 + _FAIRNESS * self._roster.share_losing(batch.slots),  # values are seconds
+                pace=1.0,  # values are seconds
             )
         lengths = allocation.lengths
         self._price = allocation.price or self._price
@@ -147,12 +144,14 @@ class Controller:
         at = min(drafted, len(batch.verification) - 1)
         seconds = batch.plain + float(batch.verification[at] - batch.verification[0])
         seconds += batch.prices.seconds(max(lengths, default=0), sum(lengths))
-        self._ledger.settle(batch.plain, seconds, 1 + accepted / len(batch.candidates))
+        self._ledger.settle(batch.plain, seconds, 1 + accepted / max(len(outcomes), 1))
         if drafted and len(batch.candidates) <= _FEW_TEXTS:
             batch.probes = frozenset()
             rows = {each.id: row for row, each in enumerate(batch.candidates)}
-            known = [each for each in outcomes if each.drafted and each.id in rows]
-            known = [each for each in known if each.proposer == batch.proposers[rows[each.id]]]
+            # What is looked up now may follow a longer match than the planned one.
+            known = [each for each in outcomes if each.drafted and each.proposer == self._draft]
+            known = [each for each in known if each.id in rows]
+            known = [each for each in known if batch.proposers[rows[each.id]] == self._draft]
             if known:
                 self._learn(batch, known, [rows[each.id] for each in known])
         self._repeats.count(drafted, accepted)

@@ -28,7 +28,7 @@ Bools = NDArray[np.bool_]
 
 BANDS = (0.0, 0.4, 0.8, 1.1)  # temperatures up to each; the last band is above all
 # The hazard of a band over that of all, before the band was seen: hot texts are guessed less often.
-_HOTTER = np.array([[0.9], [0.95], [1.05], [1.35], [1.6]])
+_HOTTER = np.array([[1.0], [1.0], [1.05], [1.3], [1.5]])
 _PRIOR_TRIALS = 8.0
 _BAND_TRIALS = 6.0  # what all bands together weigh beside a band's own
 _MOST_TRIALS = 300.0  # more are halved: older ones count less

@@ -24,6 +24,7 @@ class Repeats:
 
     def __init__(self) -> None:
         self._plans: dict[int, DraftPlan] = {}
+        self._num_planned = 0
         self._usual = _NONE  # the plan of a sequence that is new
         self._left = 0  # rounds
         self._is_resting = False
@@ -38,7 +39,7 @@ class Repeats:
             return None
         plans = [self._plans.get(each) for each in ids]
         known = [each for each in plans if each is not None]
-        if 2 * len(known) <= len(ids):
+        if 2 * len(known) <= len(ids) or 2 * len(ids) < self._num_planned:
             self._left = 0
             return None
         self._left -= 1
@@ -55,7 +56,7 @@ class Repeats:
     def follow(self, plans: Seq[DraftPlan], due: int) -> None:
         """New plans were made. `due`: rounds until a usual sequence without drafts is probed."""
         probes = [each for each in plans if each.why is Why.PROBE]
-        self._plans = {each.id: each for each in plans}
+        self._plans, self._num_planned = {each.id: each for each in plans}, len(plans)
         for each in probes:  # once
             self._plans[each.id] = DraftPlan(each.id, None, 0, Why.LOSES)
         self._is_resting = not any(each.k for each in self._plans.values())

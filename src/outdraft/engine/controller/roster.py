@@ -61,10 +61,6 @@ class Roster:
         values: Floats = self._seconds[slots] / self._tokens[slots]
         return values
 
-    def share_losing(self, slots: Ints) -> float:
-        """Of the sequences that are slower than in plain steps; by a tenth counts in full."""
-        return float(np.clip(10 * (self.seconds_per_token(slots) - 1), 0, 1).mean())
-
     def account(self, slots: Ints, seconds: Floats | float, tokens: Floats | float) -> None:
         """A round: tokens that each is expected to get, for so much of a plain step."""
         self._seconds[slots] = _MEMORY * self._seconds[slots] + (1 - _MEMORY) * seconds
