@@ -24,8 +24,9 @@ from statistics import fmean
 
 import numpy as np
 
-from outdraft.engine.controller.allocation import Prices, allocate
+from outdraft.engine.controller.allocation import allocate
 from outdraft.goodput import survival
+from outdraft.step_costs import ProposerCosts
 from outdraft.text_table import align_columns
 from simulator.cases import CASES
 from simulator.comparison import FIXED, OFF, OURS, RULES, Compared, fixed_name, policies, run_case
@@ -138,16 +139,14 @@ def time_allocation() -> int:
     chance = np.random.default_rng(0)
     tokens = np.arange(64 * 8 + 1)
     verification = 7e-3 + 1e-5 * tokens + 4e-5 * np.maximum(tokens - 100, 0)
-    prices = Prices(5e-4, 4e-4, 4e-6)
+    prices = ProposerCosts(5e-4, 4e-4, 4e-6)
     times = []
     for _ in range(20):
         rates = chance.uniform(0.05, 0.95, (64, 1)) * np.ones(8)
-        values = chance.uniform(0.5, 1.0, (64, 1)) * 7e-3 / 64
-        gains = survival(rates) * values
-        emitted = float(values.sum())
+        gains = survival(rates) * chance.uniform(0.5, 1.0, (64, 1))
 
-        def call(gains: np.ndarray = gains, emitted: float = emitted) -> object:
-            return allocate(gains, verification, prices, emitted=emitted, pace=1.0)
+        def call(gains: np.ndarray = gains) -> object:
+            return allocate(gains, verification, prices, pace=64 / 7e-3)
 
         times.append(min(timeit.repeat(call, number=50, repeat=10)) / 50 * 1e6)
     print(f"allocation of 64 sequences: median {np.median(times):.1f} us, largest of 20 batches "

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from outdraft.engine.controller import Candidate, DraftPlan, Outcome, StepTimes, Why
-from outdraft.engine.controller.allocation import Prices, allocate
+from outdraft.engine.controller.allocation import allocate
 from outdraft.goodput import survival
 from outdraft.step_costs import RoundCosts
 
@@ -152,9 +152,7 @@ class Clairvoyant(Fixed):
         verification = np.array(
             [costs.verification(num + t, num, context) for t in range(most + 1)]
         )
-        head = costs.proposers[HEAD]
-        prices = Prices(head.overhead, head.per_depth, head.per_token)
-        lengths = allocate(gains, verification, prices, emitted=num, is_drafted=is_drafted).lengths
+        lengths = allocate(gains, verification, costs.proposers[HEAD], is_drafted=is_drafted)
         return [
             planned(each, name, int(k))
             for each, name, k in zip(candidates, names, lengths, strict=True)

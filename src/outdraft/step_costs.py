@@ -58,9 +58,11 @@ class DraftingCosts:
         self._drafting = {0.0: 0.0, **drafting}
 
     def at(self, num_drafted: float) -> float:
-        drafting = interpolate(self._drafting.items(), num_drafted)
         # No step is faster than a plain one, however noisy the measurements are.
-        return max(drafting + self._verification(num_drafted), 1.0)
+        return max(self.beyond_verification(num_drafted) + self._verification(num_drafted), 1.0)
+
+    def beyond_verification(self, num_drafted: float) -> float:
+        return interpolate(self._drafting.items(), num_drafted)
 
 
 def verification_costs(

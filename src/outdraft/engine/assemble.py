@@ -114,7 +114,7 @@ def load_engine(
         taps=taps,
     )
     proposers: dict[str, Proposer] = {}
-    if speculation.is_auto or method == "ngram":
+    if method == "ngram":
         lengths = speculation.prompt_lookup_min, speculation.prompt_lookup_max
         proposers["ngram"] = NgramProposer(*lengths)
     if speculation.is_auto or method == "suffix":

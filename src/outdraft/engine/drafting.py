@@ -165,27 +165,23 @@ class AutoDrafting(_Proposers):
         pairs = zip(segments, rooms, strict=True)
         asked = [(each, room) for each, room in pairs if each.is_round and each.num_tokens == 1]
         drafted = Drafted(segments=[each for each, _ in asked])
-        plans = self._controller.again([each.sequence.id for each, _ in asked])
-        if plans is None:
-            began = time.perf_counter()
-            looked_up = self._look_up(asked)
-            others = sum(each.num_tokens for each in segments) - len(asked)
-            candidates = [
-                self._candidate(segment, room, own)
-                for (segment, room), own in zip(asked, looked_up, strict=True)
-            ]
-            plans = self._controller.plan(candidates, other_tokens=others)
-            drafted.seconds[_PLANNING] = time.perf_counter() - began
+        began = time.perf_counter()
+        looked_up = self._look_up(asked)
+        others = sum(each.num_tokens for each in segments) - len(asked)
+        candidates = [
+            self._candidate(segment, room, own)
+            for (segment, room), own in zip(asked, looked_up, strict=True)
+        ]
+        plans = self._controller.plan(candidates, other_tokens=others)
         drafting: dict[str, list[tuple[Segment, int]]] = {}
-        for (segment, room), plan in zip(asked, plans, strict=True):
-            segment.why, k = plan.why, min(plan.k, room)
-            if plan.proposer in self._lookups:
-                [found] = self._lookups[plan.proposer].propose([DraftRequest(segment.sequence, k)])
-                if found.match >= plan.match:  # a plan that stands is for a match as good
-                    attach(segment, found.tokens)
-                    segment.proposer = plan.proposer if segment.drafts else None
-            elif plan.proposer is not None and k:
-                drafting.setdefault(plan.proposer, []).append((segment, k))
+        for (segment, _), own, plan in zip(asked, looked_up, plans, strict=True):
+            segment.why = plan.why
+            if plan.proposer in own:
+                attach(segment, own[plan.proposer].tokens[: plan.k])
+                segment.proposer = plan.proposer if segment.drafts else None
+            elif plan.proposer is not None and plan.k:
+                drafting.setdefault(plan.proposer, []).append((segment, plan.k))
+        drafted.seconds[_PLANNING] = time.perf_counter() - began
         for name, requests in drafting.items():
             self._ask(name, requests, attach, drafted)
         return drafted

@@ -13,13 +13,13 @@ TOLD = RoundCosts(
 
 
 def seconds(costs: LiveCosts, tokens: int) -> float:
-    return float(costs.verification(tokens, 0, 1, 128)[0])
+    return float(costs.base[tokens - 1] * costs.factors[tokens - 1])
 
 
 def test_told_costs_come_first() -> None:
     costs = LiveCosts(TOLD)
-    table = costs.verification(4, 4, 4, 500)
-    assert table == pytest.approx([TOLD.verification(4 + more, 4, 500) for more in range(5)])
+    told = [TOLD.verification(tokens, 1, 128) for tokens in (1, 5, 64, 700)]
+    assert [seconds(costs, tokens) for tokens in (1, 5, 64, 700)] == pytest.approx(told)
 
 
 def test_a_machine_that_is_slower_at_every_size() -> None:

@@ -10,6 +10,7 @@ import pytest
 from outdraft.acceptance import Acceptance
 from outdraft.speculation import OFF, Speculation
 from outdraft.stats.ratios import Ratio
+from outdraft.step_costs import StepCosts
 from outdraft.tune.results import (
     BASELINE,
     BEST,
@@ -19,7 +20,7 @@ from outdraft.tune.results import (
     Results,
     results_from_json,
 )
-from outdraft.watch.benefit.costs import Costs
+from outdraft.watch.benefit.costs import Costs, LoadCosts
 from outdraft.watch.benefit.predicted import costs_benefit
 from tests.watch.benefit.planted import growth
 
@@ -55,6 +56,26 @@ def test_costs_follow_from_speedups() -> None:
     assert made.loads[0].error == pytest.approx(0.0486, abs=0.001)
     assert made.round_at(8, 3)[0] == pytest.approx(2.53 / 1.1)  # type: ignore[index]
     assert Costs.from_results(read, "ngram") is None
+
+
+def test_between_two_loads_verifying_costs_what_its_tokens_do() -> None:
+    """Steps are flat up to 8 tokens and steep beyond: a line between two loads does not show
+    that."""
+    table = StepCosts({1: 0.010, 8: 0.010, 16: 0.030, 32: 0.070})
+
+    def cost(running: int) -> float:
+        plain = table.seconds(running)
+        return (table.seconds(4 * running) + 0.002 * running) / plain
+
+    loads = tuple(LoadCosts(n, {3.0: cost(n)}, 0.05, plain_s=table.seconds(n)) for n in (1, 8))
+    made = Costs(loads, table=table)
+    for running in (1, 2, 8):
+        found = made.round_at(running, 3)
+        assert found is not None
+        assert found[0] == pytest.approx(cost(running), rel=0.02)
+    alone = Costs(loads).round_at(2, 3)
+    assert alone is not None
+    assert alone[0] > cost(2) * 1.5
 
 
 def test_the_same_traffic_gives_the_same_speedup() -> None:

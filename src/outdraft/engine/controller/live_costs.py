@@ -20,7 +20,10 @@ _EVERY = 16  # rounds after which corrections are spread over all sizes
 
 class LiveCosts:
     """A slowly moving factor for all steps, one for each size that was measured, one for each
-    draft. Rounds of the first moments move them faster."""
+    draft. Rounds of the first moments move them faster.
+
+    base, factors: seconds of steps of 1, 2, 3 … tokens as measured, and what they are now times.
+    """
 
     def __init__(self, costs: RoundCosts) -> None:
         self.costs = costs
@@ -32,19 +35,10 @@ class LiveCosts:
         self._grow(_FIRST_TOKENS)
         self._drafting = dict.fromkeys(costs.proposers, (0.0, 0))  # correction, rounds
 
-    def verification(self, tokens: int, num_more: int, sequences: int, context: float) -> Floats:
-        """Seconds of steps of `tokens` to `tokens + num_more` tokens."""
-        if tokens + num_more > len(self._base):
-            self._grow(2 * (tokens + num_more))
-        at = slice(tokens - 1, tokens + num_more)
-        costs, more = self.costs, max(context - self.costs.context, 0.0)
-        fixed = costs.per_sequence * (sequences - 1) + costs.per_read * sequences * more
-        seconds = self._base[at] + fixed
-        if costs.per_row_read and more:
-            each = costs.per_row_read * more
-            seconds += each * np.arange(tokens, tokens + len(seconds))
-        seconds *= self._factors[at]
-        return seconds
+    def grow(self, num_tokens: int) -> None:
+        """Works costs out for steps of so many tokens."""
+        if num_tokens > len(self.base):
+            self._grow(2 * num_tokens)
 
     def drafting(self, proposer: str) -> ProposerCosts:
         correction, _ = self._drafting[proposer]
@@ -66,13 +60,13 @@ class LiveCosts:
 
     def _grow(self, num_tokens: int) -> None:
         tokens, measured = np.arange(1, num_tokens + 1), StepCosts(self.costs.by_tokens)
-        self._base = np.array([measured.seconds(float(each)) for each in tokens])
+        self.base = np.array([measured.seconds(float(each)) for each in tokens])
         self._logs = np.log(tokens)
         self._spread()
 
     def _spread(self) -> None:
         spread = np.interp(self._logs, self._knots, self._corrections)
-        self._factors = np.exp(self._level + spread)
+        self.factors = np.exp(self._level + spread)
 
     def _near(self, x: float) -> tuple[tuple[int, float], ...]:
         """The sizes around it, with how near each is, from 0 to 1."""

@@ -190,7 +190,9 @@ class SuffixProposer:
             memory.keep(0)
 
     def _draft(self, sequence: Sequence, k: int) -> Proposal:
-        reading = self._readings.setdefault(sequence.id, _Reading())
+        reading = self._readings.get(sequence.id)
+        if reading is None:  # an automaton is not made in vain
+            reading = self._readings[sequence.id] = _Reading()
         memory = self._memory(sequence)
         self._read(reading, memory, sequence.tokens)
         own_state, own_length = reading.own.ending()
@@ -205,7 +207,10 @@ class SuffixProposer:
         return Proposal(source.continuation(state, limit, self._min_probability), match=length)
 
     def _memory(self, sequence: Sequence) -> _Memory:
-        return self._memories.setdefault(sequence.max_draft_tokens, _Memory())
+        memory = self._memories.get(sequence.max_draft_tokens)
+        if memory is None:
+            memory = self._memories[sequence.max_draft_tokens] = _Memory()
+        return memory
 
     def _read(self, reading: _Reading, memory: _Memory, tokens: list[int]) -> None:
         if reading.generation != memory.generation:

@@ -1,11 +1,13 @@
 """What rounds cost, as `tune` measured it, or our server at its start. Pure.
 
 At each load, tune's speedup and acceptance say what a round costs in plain steps, and so do other
-draft lengths of the same proposer. Between loads and lengths that is interpolated.
+draft lengths of the same proposer. What verifying takes of it is known for every load, where steps
+were timed by their tokens. It is flat for few tokens and steep for many, so that no line between
+two loads would do; the rest is interpolated.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,20 +38,14 @@ class LoadCosts:
     rounds: Mapping[float, float]  # mean draft length → plain steps of a round
     error: float  # standard error of the logarithm of the speedup
     share_drafted: float = 1.0  # of the steps, when the speedup was measured
-    table: StepCosts | None = None  # of steps by tokens, where it is known
     plain_s: float | None = None  # seconds of a plain step
-
-    def at(self, k: float) -> float:
-        verification = None
-        if self.table is not None and self.plain_s:
-            verification = verification_costs(self.table, self.running, self.plain_s)
-        return DraftingCosts(self.rounds, verification).at(k)
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
     loads: tuple[LoadCosts, ...]
     assumes: str = _TUNED
+    table: StepCosts | None = None  # of steps by tokens, where it is known
     timed: StepCosts | None = None  # by the server at its start, with which live steps are compared
 
     @classmethod
@@ -60,7 +56,8 @@ class Costs:
             best = None if results.main is None else results.main.best_arm
             proposer = "" if best is None else proposer_name(best.speculation)
         shares = {each.name: each.share_drafted for each in results.acceptance}
-        table = {int(size): seconds for size, seconds in results.step_seconds.items()}
+        seconds = {int(size): each for size, each in results.step_seconds.items()}
+        table = StepCosts(seconds) if len(seconds) > 1 else None
         loads = []
         for load in results.loads:
             off_ms = () if load.off is None else load.off.tpot_ms
@@ -79,11 +76,11 @@ class Costs:
                     {k: cost for k, cost, _ in arms.values()},
                     error,
                     share_drafted=surest[2],
-                    table=StepCosts(table) if len(table) > 1 else None,
                     plain_s=float(np.median(off_ms)) / 1e3 if off_ms else None,
                 )
             )
-        return cls(tuple(sorted(loads, key=lambda each: each.running))) if loads else None
+        loads.sort(key=lambda each: each.running)
+        return cls(tuple(loads), table=table) if loads else None
 
     @classmethod
     def from_steps(cls, step_seconds: Mapping[int, float]) -> "Costs | None":
@@ -95,8 +92,8 @@ class Costs:
         for running in (1, 2, 4, 8, 16, 32, 64):
             if running == 1 or 2 * running <= max(step_seconds):
                 plain = table.seconds(running)
-                loads.append(LoadCosts(float(running), {}, _WITHOUT_INTERVAL, 1.0, table, plain))
-        return cls(tuple(loads), _MEASURED_AT_START, table)
+                loads.append(LoadCosts(float(running), {}, _WITHOUT_INTERVAL, 1.0, plain))
+        return cls(tuple(loads), _MEASURED_AT_START, table, timed=table)
 
     def nearest(self, running: float) -> LoadCosts:
         return min(self.loads, key=lambda each: abs(math.log(each.running / running)))
@@ -107,12 +104,24 @@ class Costs:
         low, high = self.loads[0].running / _BEYOND, self.loads[-1].running * _BEYOND
         if not low <= running <= high:
             return None
-        costs = [each.at(k) for each in self.loads]
         points = [each.running for each in self.loads]
-        cost = max(interpolate(zip(points, costs, strict=True), running), 1.0)
+        drafting = [
+            DraftingCosts(each.rounds, self._verification(each.running)).beyond_verification(k)
+            for each in self.loads
+        ]
+        beyond = interpolate(zip(points, drafting, strict=True), running)
+        cost = max(beyond + self._verification(running)(k), 1.0)
         errors = [each.error for each in self.loads]
         error = interpolate(zip(points, errors, strict=True), running)
         return cost, max(error, min(errors))
+
+    def _verification(self, running: float) -> Callable[[float], float]:
+        """Draft tokens of each text → what verifying them costs, in plain steps."""
+        plain = [(each.running, each.plain_s) for each in self.loads if each.plain_s]
+        if self.table is None or not plain:
+            return lambda k: 1.0
+        plain_s = max(interpolate(plain, running), self.table.seconds(running))
+        return verification_costs(self.table, running, plain_s)
 
 
 def _round_cost(arm: ArmResult, share_drafted: float) -> tuple[float, float, float] | None:
