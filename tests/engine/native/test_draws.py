@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
+from outdraft.engine.native import computer as native_computer
 from outdraft.engine.native import draws as native_draws
 from outdraft.engine.native import library as native
 from outdraft.engine.native.draws import can_draw, draw_rows
@@ -72,9 +73,8 @@ class EveryBuild:
             self._monkeypatch.setattr(native, "_levels", lambda level=level: (level,))
             lib = self._load()
             assert lib._name.endswith(f"step-{level}.so")
-            self._monkeypatch.setattr(native, "library", lambda lib=lib: lib)
-            self._monkeypatch.setattr(native, "computer", native.Computer())
-            self._monkeypatch.setattr(native_draws, "computer", native.computer)
+            self._monkeypatch.setattr(native_computer, "library", lambda lib=lib: lib)
+            self._monkeypatch.setattr(native_draws, "computer", native_computer.Computer())
             yield lib
 
 

@@ -6,7 +6,8 @@ A row's result has the same bits whatever other rows it is computed with, by con
 import torch
 from torch import Tensor
 
-from outdraft.engine.native.library import FORMATS, GROUP, CProduct, computer, library
+from outdraft.engine.native.computer import computer
+from outdraft.engine.native.library import FORMATS, GROUP, CProduct, library
 from outdraft.engine.native.memory import huge_pages
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outdraft.engine.native.library import CDraws, computer, library
+from outdraft.engine.native.computer import computer
+from outdraft.engine.native.library import CDraws, library
 
 
 def can_draw(logits: Tensor) -> bool:

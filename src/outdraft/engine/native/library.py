@@ -1,6 +1,6 @@
 """The compiled library: which one fits this CPU, its functions and structures.
 
-Structures mirror `step.h` and `draws.h` field by field.
+Structures mirror `step.h` and `draws.h` field by field; those of rounds are in `rounds.py`.
 """
 
 from __future__ import annotations
@@ -8,14 +8,11 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import threading
 from contextlib import suppress
 from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from outdraft.errors import OutdraftError
 
@@ -146,16 +143,18 @@ def _check_sources(lib: Any, folder: Path) -> None:
         )
 
 
+# Best first: what a CPU needs for each, as Linux names it.
+_NEEDED = {
+    "avx512": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512_vnni"},
+    "avx2": {"avx2", "fma", "bmi1", "bmi2", "f16c", "abm", "movbe"},
+    "any": set[str](),
+}
+
+
 def _levels() -> tuple[str, ...]:
     """What this CPU can, best first."""
-    capability = torch.backends.cpu.get_cpu_capability()
     flags = _cpu_flags()
-    levels = []
-    if capability == "AVX512" and "avx512_vnni" in flags:
-        levels.append("avx512")
-    if capability in ("AVX512", "AVX2"):
-        levels.append("avx2")
-    return (*levels, "any")
+    return tuple(level for level, needed in _NEEDED.items() if needed <= flags)
 
 
 def _cpu_flags() -> frozenset[str]:
@@ -188,49 +187,3 @@ def _declared(lib: Any) -> Any:
     lib.uniform_row.argtypes = [c_uint64, c_int32, c_void_p]
     lib.uniform_row.restype = None
     return lib
-
-
-class Computer:
-    """The threads that compute, and the memory in which they do. One step at a time."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._key: tuple[int, int] | None = None  # process and threads
-        self._pool: int | None = None
-        self._space: int | None = None
-
-    def step(self, model: CModel, batch: CBatch) -> None:
-        with self._lock:
-            lib, pool = self._ready()
-            _check(lib.run_step(model, batch, self._space, pool))
-
-    def multiply(self, product: CProduct, inputs: torch.Tensor, outputs: torch.Tensor) -> None:
-        with self._lock:
-            lib, pool = self._ready()
-            where = inputs.data_ptr(), outputs.data_ptr()
-            _check(lib.run_product(product, len(inputs), *where, self._space, pool))
-
-    def draw(self, draws: CDraws) -> None:
-        with self._lock:
-            lib, pool = self._ready()
-            _check(lib.draw_rows(draws, pool))
-
-    def _ready(self) -> tuple[Any, int | None]:
-        lib = library()
-        assert lib is not None
-        key = os.getpid(), torch.get_num_threads()
-        if key != self._key:
-            if self._pool is not None and self._key is not None and self._key[0] == key[0]:
-                lib.pool_close(self._pool)  # threads of another process are not ours to end
-            self._pool = lib.pool_open(key[1])
-            self._space = self._space or lib.space_open()
-            self._key = key
-        return lib, self._pool
-
-
-def _check(failed: int) -> None:
-    if failed:
-        raise MemoryError("no memory for a step")
-
-
-computer = Computer()

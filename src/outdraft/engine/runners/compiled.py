@@ -16,6 +16,7 @@ from outdraft.engine.models.embedding import AnyEmbedding
 from outdraft.engine.models.head import FIRST_KEY, Head
 from outdraft.engine.models.linear import AnyProduct
 from outdraft.engine.models.packed import PackedProduct
+from outdraft.engine.native.computer import computer
 from outdraft.engine.native.library import (
     GROUP,
     LANES,
@@ -24,7 +25,6 @@ from outdraft.engine.native.library import (
     CLayer,
     CModel,
     CProduct,
-    computer,
 )
 from outdraft.engine.rows import join_rows
 from outdraft.engine.runners.runner import Run, RunResult
