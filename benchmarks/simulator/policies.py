@@ -148,10 +148,9 @@ class Clairvoyant(Fixed):
                     right, is_drafted[at], names[at] = copied, False, found.proposer
             gains[at, :right] = 1.0
         context = sum(each.context for each in candidates) / num
-        most = int(gains.sum())
-        verification = np.array(
-            [costs.verification(num + t, num, context) for t in range(most + 1)]
-        )
+        # More than all that will be accepted is never asked for.
+        most = [costs.verification(num + t, num, context) for t in range(int(gains.sum()) + 1)]
+        verification = np.pad(np.array(most), (0, gains.size + 1 - len(most)), mode="edge")
         lengths = allocate(gains, verification, costs.proposers[HEAD], is_drafted=is_drafted)
         return [
             planned(each, name, int(k))

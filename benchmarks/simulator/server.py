@@ -65,9 +65,6 @@ def simulate(
         outcomes, depth, drafted, behind, proposed = [], 0, 0, 0, 0
         for text, plan in zip(batch, plans, strict=True):
             k = min(plan.k, text.room)
-            if plan.proposer not in (None, "head"):  # a plan that stands looks up again
-                found = (each.length for each in text.lookups if each.match >= plan.match)
-                k = min(k, max(found, default=0))
             proposer = plan.proposer if k else None
             accepted = text.acceptable(proposer, k) if proposer else 0
             if proposer == "head":

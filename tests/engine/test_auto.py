@@ -12,6 +12,7 @@ from outdraft import Engine, SamplingParams, Speculation, load_engine
 from outdraft.engine.controller import Candidate, Controller, DraftPlan, Outcome, StepTimes, Why
 from outdraft.engine.draft_lengths import EVERYBODY
 from outdraft.engine.drafting import AutoDrafting, likeness_to_itself
+from outdraft.engine.native.library import library
 from outdraft.engine.outputs import Update
 from outdraft.engine.sequence import Sequence, TimeObjective
 from outdraft.errors import OptionError
@@ -19,6 +20,9 @@ from outdraft.speculation import OFF
 from outdraft.step_costs import RoundCosts
 from outdraft.testing.tiny_heads import tiny_head
 from outdraft.testing.tiny_models import tiny_model
+
+if library() is None:
+    pytest.skip("the library is not compiled here", allow_module_level=True)
 
 PROMPTS = [[17 * i % 300 + 20 for i in range(30)], [5, 6, 7, 8] * 6, [40, 41, 42]]
 FEW = dict.fromkeys(range(40, 48), 9.0)  # texts that repeat themselves

@@ -23,6 +23,7 @@ from outdraft.engine.loading import BLOCK_SIZE, LoadedModel, load_model, resolve
 from outdraft.engine.models.head import load_head
 from outdraft.engine.models.weights import open_weights
 from outdraft.engine.native.memory import return_freed_memory
+from outdraft.engine.native.rounds import rounds_library
 from outdraft.engine.proposers.draft_model import DraftModelProposer
 from outdraft.engine.proposers.eagle import EagleProposer
 from outdraft.engine.proposers.ngram import NgramProposer
@@ -76,6 +77,8 @@ def load_engine(
         if value is not None and value < 1:
             raise OptionError(f"{name} must be at least 1, got {value}")
     check_own_method(speculation.method)
+    if speculation.is_auto:
+        rounds_library()  # else it would be missed after all weights are loaded
     where = resolve_device(device)
     if threads is not None:
         torch.set_num_threads(threads)

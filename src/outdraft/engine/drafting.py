@@ -196,7 +196,7 @@ class AutoDrafting(_Proposers):
         ]
         drafting = {name: spent for name, spent in drafted.seconds.items() if name in self._drafts}
         planning = drafted.seconds.get(_PLANNING, 0.0)
-        times = StepTimes(seconds - sum(drafting.values()) - planning, drafting, planning)
+        times = StepTimes(seconds - sum(drafting.values()) - planning, drafting)
         self._controller.observe(outcomes, times)
 
     def release(self, sequence: Sequence) -> None:

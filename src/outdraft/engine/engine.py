@@ -208,6 +208,7 @@ class Engine:
         if self.drafting is not None:
             lengths = draft_lengths(*loaded, limits, step.segments, inverted)
             rooms = [self._room(*each) for each in zip(step.segments, lengths, strict=True)]
+            rooms = [min(each, self.scheduler.room) for each in rooms]
             drafted = self.drafting.propose(step.segments, rooms, self.scheduler.attach)
         result = self._runner.run(step.runs())
         for segment, logits in step.prompt_logits(result.logits):

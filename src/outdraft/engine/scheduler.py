@@ -70,6 +70,11 @@ class Scheduler:
             self._admit(segments)
         return Step(segments)
 
+    @property
+    def room(self) -> int:
+        """Tokens that the step which was scheduled last may still get."""
+        return self._budget
+
     def attach(self, segment: Segment, drafts: list[int]) -> None:
         """Adds drafts to a scheduled segment, as many as the budget and the blocks allow."""
         computed, table = segment.start + segment.num_tokens, segment.sequence.table

@@ -11,8 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outdraft.engine.controller.allocation import allocate
+from outdraft.engine.native.library import library
 from outdraft.goodput import survival
 from outdraft.step_costs import ProposerCosts
+
+if library() is None:
+    pytest.skip("the library is not compiled here", allow_module_level=True)
 
 SECONDS = st.floats(0.0, 2.0)
 Instance = tuple[np.ndarray, np.ndarray, ProposerCosts, np.ndarray]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 from outdraft.engine.controller import (
     Candidate,
@@ -15,7 +16,11 @@ from outdraft.engine.controller import (
     StepTimes,
     Why,
 )
+from outdraft.engine.native.library import library
 from outdraft.step_costs import ProposerCosts, RoundCosts
+
+if library() is None:
+    pytest.skip("the library is not compiled here", allow_module_level=True)
 
 HEAD = ProposerCosts(0.0003, 0.0003, 0.00005)
 FLAT = RoundCosts({1: 0.010, 64: 0.012, 512: 0.040}, proposers={"head": HEAD})
@@ -156,6 +161,54 @@ def test_nobody_waits_long_for_the_drafts_of_others() -> None:
         steps += (seconds + steep.drafting("head", max(lengths), sum(lengths))) / 0.010
     # Whoever gets no drafts has one token a round.
     assert steps / 400 < 1.05
+
+
+def waited_long(controller: Controller, costs: RoundCosts) -> None:
+    """Of four texts the last one got nothing, and waited for the drafts of others."""
+    rates = [0.9, 0.9, 0.9, 0.02]
+    drive(controller, 200, candidates(4, left=400), lambda plan, now: rates[plan.id], costs)
+
+
+def test_a_text_that_has_to_be_read_leaves_the_drafts_of_others() -> None:
+    """However little may be asked of those that waited."""
+    head = ProposerCosts(0.0003, 0.0003, 0.00005, catch_up=0.00002)
+    costs = RoundCosts({1: 0.010, 4: 0.010, 16: 0.020, 64: 0.070}, proposers={"head": head})
+    controller = Controller(costs)
+    waited_long(controller, costs)
+    batch = candidates(4, left=400)
+    before = controller.plan(batch)
+    late = Candidate(9, 0.0, 800, 50, behind=800, left=400)
+    after = controller.plan([*batch[:3], late])
+    assert sum(plan.k for plan in before[:3]) > 0
+    assert sum(plan.k for plan in after[:3]) > 0
+
+
+def test_who_waited_long_is_not_in_the_way_for_ever() -> None:
+    """While all gained much it waited; when they gain little, it may soon wait a little again."""
+    steep = RoundCosts({1: 0.010, 4: 0.010, 16: 0.020, 64: 0.070}, proposers={"head": HEAD})
+    controller = Controller(steep)
+    waited_long(controller, steep)
+    slot = controller._texts[3]
+    assert controller._slots[slot].lag < 0.02 * (200 * 2 + 96)
+
+
+def test_a_probe_that_is_too_dear_is_in_nobodys_way() -> None:
+    dear = ProposerCosts(0.0003, 0.0003, 0.00005, catch_up=0.001)
+    costs = RoundCosts(STEEP.by_tokens, proposers={"head": dear})
+    batch = [Candidate(0, 0.0, 2000, 50, behind=2000), Candidate(1, 0.0, 200, 50)]
+    history = drive(Controller(costs), 300, batch, lambda plan, now: 0.02, costs)
+    assert any(plan.why == Why.PROBE for plans in history for plan in plans if plan.id == 1)
+
+
+def test_who_holds_others_up_is_told_so() -> None:
+    cheap = ProposerCosts(0.00001, 0.00001, 0.0)
+    steep = RoundCosts({1: 0.010, 8: 0.010, 16: 0.016, 64: 0.052}, proposers={"head": cheap})
+    batch = candidates(8, left=400)
+    history = drive(
+        Controller(steep), 200, batch, lambda plan, now: 0.02 if plan.id else 0.95, steep
+    )
+    reasons = [{plan.why for plans in history for plan in plans if plan.id == id} for id in (0, 7)]
+    assert [Why.HOLDS_UP in each for each in reasons] == [True, False]
 
 
 def test_prompts_in_the_step_make_no_draft_cheaper() -> None:

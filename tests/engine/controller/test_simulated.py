@@ -9,6 +9,11 @@ import pytest
 from benchmarks.simulator.cases import CASES, Case
 from benchmarks.simulator.comparison import OFF, OURS, run_case
 
+from outdraft.engine.native.library import library
+
+if library() is None:
+    pytest.skip("the library is not compiled here", allow_module_level=True)
+
 
 def short(name: str, machine: str) -> Case:
     [case] = [each for each in CASES if (each.name, each.machine) == (name, machine)]

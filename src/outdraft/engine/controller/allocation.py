@@ -2,7 +2,8 @@
 
 The compiled library finds what is best at a pace (`native/allocation.h`). Where the pace is not
 given, the search begins with that of a step without drafts and is repeated with the goodput that it
-found until it finds no larger one: that is the largest there is (Dinkelbach's method).
+found until it finds no larger one: that is the largest there is (Dinkelbach's method). The
+controller's rounds call it in C; this is how simulated policies and tests do.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from ctypes import byref, c_double
 import numpy as np
 from numpy.typing import NDArray
 
-from outdraft.engine.native.rounds import CBatchOfDrafts, CPrices, rounds_library
+from outdraft.engine.native.rounds import COffers, CPrices, rounds_library
 from outdraft.step_costs import ProposerCosts
 
 Floats = NDArray[np.float64]
@@ -40,11 +41,12 @@ def allocate(
     has a token of its own. most_seconds: that the round may take.
     """
     num, width = gains.shape
+    assert len(verification) > num * width
     kept = np.ascontiguousarray(gains, np.float64), np.ascontiguousarray(verification, np.float64)
     values, memory = np.ones(num), np.empty(max(2 * num * width, 1))
     drafted = np.ones(num, np.int32) if is_drafted is None else is_drafted.astype(np.int32)
     lengths, best = np.zeros(num, np.int32), np.zeros(num, np.int32)
-    batch = CBatchOfDrafts(
+    batch = COffers(
         kept[0].ctypes.data, values.ctypes.data, kept[1].ctypes.data, drafted.ctypes.data,
         CPrices(prices.overhead, prices.per_depth, prices.per_token), 0.0, most_seconds,
         num, width, memory.ctypes.data,

@@ -22,6 +22,7 @@ from outdraft.engine.controller.words import (
     StepTimes,
     Why,
 )
+from outdraft.engine.native.rounds import BANDS as NUM_BANDS
 from outdraft.engine.native.rounds import (
     LOOKUPS,
     POSITIONS,
@@ -45,7 +46,8 @@ _DRAFT_HAZARD = 0.4  # of a draft's tokens, before anything was seen
 # Matches up to so many tokens, and the hazard of what follows them, before anything was seen.
 _MATCHES = ((2, 0.6), (4, 0.45), (8, 0.25), (10**9, 0.12))
 _LIKENESS = 0.3  # above it, a prompt comes again often: its matches are counted apart
-_WHY = (Why.PAYS, Why.PROBE, Why.LOSES, Why.NO_ROOM, Why.NO_PROPOSER)  # as numbered in rounds.h
+# As numbered in rounds.h.
+_WHY = (Why.PAYS, Why.PROBE, Why.LOSES, Why.NO_ROOM, Why.NO_PROPOSER, Why.HOLDS_UP)
 _FAR = (1 << 31) - 1
 
 
@@ -63,6 +65,7 @@ class Controller:
     def __init__(self, costs: RoundCosts, *, max_k: int = 8, max_lookup: int = 16) -> None:
         """`max_k`: of drafts; `max_lookup`: of lookups, whose tokens cost nothing to find."""
         assert max(max_k, max_lookup) <= POSITIONS
+        assert len(BANDS) + 1 == NUM_BANDS
         self._library = rounds_library()
         self.costs, self._ledger = LiveCosts(costs), Ledger()
         self._proposers: dict[str, int] = {}
@@ -128,6 +131,7 @@ class Controller:
                 self.costs.observe_drafting(self._draft, settled.drafting, drafting)
         more = settled.verification + settled.drafting - native.without
         self._ledger.settle(native.plain, native.plain + more, settled.emitted)
+        self._planned = {}
 
     def release(self, id: int) -> None:
         """The sequence is over. Harmless when it is unknown."""
@@ -142,11 +146,12 @@ class Controller:
         row.context, row.room, row.behind = candidate.context, candidate.room, candidate.behind
         row.left = min(candidate.left, _FAR)
         row.lateness = candidate.lateness or 0.0
-        row.num_lookups = min(len(candidate.lookups), LOOKUPS)
+        row.num_lookups = len(candidate.lookups)
+        assert row.num_lookups <= LOOKUPS
         for own, lookup in zip(row.lookups, candidate.lookups, strict=False):
             own.proposer = self._number(lookup.proposer)
             own.kind = self._kind_of(candidate, lookup)
-            own.length, own.match = lookup.length, lookup.match
+            own.length = lookup.length
 
     def _enter(self, candidate: Candidate) -> int:
         slot = self._free.pop() if self._free else len(self._texts)
@@ -177,9 +182,7 @@ class Controller:
         for each, own in zip(candidates, self._plans, strict=False):
             why = _WHY[own.why]
             if own.k:
-                plans.append(
-                    DraftPlan(each.id, names[own.proposer], own.k, why, own.floor, own.match)
-                )
+                plans.append(DraftPlan(each.id, names[own.proposer], own.k, why, own.floor))
             else:
                 held = is_held_back and why is Why.LOSES
                 plans.append(DraftPlan(each.id, None, 0, Why.HELD_BACK if held else why))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil
-
 _PROBE_SHARE = 0.01  # of the time
-_USUAL_PROBE = 0.1  # in plain steps
 _MOST_PROBES = 1.0  # in plain steps: savings for one large probe
 _LOSS_SHARE = 0.003  # of the time
 _ALLOWANCE = 6.0  # in plain steps: losses while nothing is known yet
@@ -34,11 +31,6 @@ class Ledger:
 
     def pay_probes(self, seconds: float) -> None:
         self._probes -= seconds
-
-    def rounds_to_probe(self, plain: float) -> int:
-        """Until there is money for a usual probe, in plain steps."""
-        missing = _USUAL_PROBE * plain - self._probes
-        return max(ceil(missing / (_PROBE_SHARE * plain)), 1)
 
     def settle(self, plain: float, expected: float, emitted: float) -> None:
         """A round: seconds of a plain step, of what was done, and the tokens that a sequence got

@@ -60,7 +60,9 @@ class LiveCosts:
 
     def _grow(self, num_tokens: int) -> None:
         tokens, measured = np.arange(1, num_tokens + 1), StepCosts(self.costs.by_tokens)
-        self.base = np.array([measured.seconds(float(each)) for each in tokens])
+        sizes = [*measured.measured, max(num_tokens, max(measured.measured) + 1)]
+        self.base = np.interp(tokens, sizes, [measured.seconds(each) for each in sizes])
+        self.base = np.maximum(self.base, min(measured.measured.values()))
         self._logs = np.log(tokens)
         self._spread()
 

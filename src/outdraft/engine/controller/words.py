@@ -16,6 +16,7 @@ class Why(StrEnum):
     NO_ROOM = "no room"  # the text may not get two tokens more
     NO_PROPOSER = "nothing to propose"
     HELD_BACK = "held back"  # drafts have cost more than they gave, until that is made up for
+    HOLDS_UP = "holds others up"  # for a gain of all that is too small for that
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,6 @@ class DraftPlan:
     # A draft stops where the chance that its tokens so far are all accepted, by its own
     # confidence, falls below this: the next token would cost more than it gives.
     floor: float = 0.0
-    match: int = 0  # of a lookup: tokens that have to be found earlier
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,3 @@ class StepTimes:
 
     verification: float  # the rest of the step: the target's run, sampling, bookkeeping
     drafting: Mapping[str, float] = field(default_factory=dict)  # by proposer that drafted
-    planning: float = 0.0  # lookups, and the plan itself
-
-    @property
-    def seconds(self) -> float:
-        return self.verification + sum(self.drafting.values()) + self.planning

@@ -13,51 +13,48 @@ static int compare(const void *one, const void *other) {
 
 /* Draft tokens that may be worth their cost, the best first. No token is verified that brings less
  * than the cheapest one costs. */
-static int offered(const Batch *batch) {
-    int most = batch->num * batch->width, count = 0;
+static int offered(const Offers *offers) {
+    int most = offers->num * offers->width, count = 0;
     double least = INFINITY;
     for (int at = 0; at < most; at++)
-        least = fmin(least, batch->verification[at + 1] - batch->verification[at]);
-    least = batch->pace * fmax(least, 0.0);
-    for (int text = 0; text < batch->num; text++) {
-        double price = batch->is_drafted[text] ? batch->pace * batch->prices.per_token : 0.0;
-        const double *gains = batch->gains + (size_t)text * batch->width;
-        for (int at = 0; at < batch->width; at++) {
-            double net = gains[at] * batch->values[text] - price;
+        least = fmin(least, offers->verification[at + 1] - offers->verification[at]);
+    least = offers->pace * fmax(least, 0.0);
+    for (int text = 0; text < offers->num; text++) {
+        double price = offers->is_drafted[text] ? offers->pace * offers->prices.per_token : 0.0;
+        const double *gains = offers->gains + (size_t)text * offers->width;
+        for (int at = 0; at < offers->width; at++) {
+            double net = gains[at] * offers->values[text] - price;
             if (!(net > least)) break; /* gains fall */
-            batch->memory[count++] = (Offered){net, at * batch->num + text};
+            int depth = offers->is_drafted[text] ? at + 1 : 0;
+            offers->memory[count++] = (Offered){net, at * offers->num + text, depth};
         }
     }
-    qsort(batch->memory, count, sizeof(Offered), compare);
+    qsort(offers->memory, count, sizeof(Offered), compare);
     return count;
 }
 
-static int depth_of(const Batch *batch, int32_t item) {
-    return batch->is_drafted[item % batch->num] ? item / batch->num + 1 : 0;
-}
-
-int allocate_drafts(const Batch *batch, int32_t *lengths, double *price) {
-    memset(lengths, 0, (size_t)batch->num * sizeof *lengths);
+int allocate_drafts(const Offers *offers, int32_t *lengths, double *price) {
+    memset(lengths, 0, (size_t)offers->num * sizeof *lengths);
     *price = 0.0;
-    int count = offered(batch), deepest = 0, best_depth = 0, best_last = -1;
+    int count = offered(offers), deepest = 0, best_depth = 0, best_last = -1;
     for (int at = 0; at < count; at++) {
-        int depth = depth_of(batch, batch->memory[at].item);
+        int depth = offers->memory[at].depth;
         deepest = depth > deepest ? depth : deepest;
     }
-    const double *verification = batch->verification;
-    double best = -batch->pace * verification[0];
+    const double *verification = offers->verification;
+    double best = -offers->pace * verification[0];
     for (int depth = 0; depth <= deepest; depth++) {
-        double shared = depth ? batch->prices.overhead + batch->prices.per_depth * depth : 0.0;
+        double shared = depth ? offers->prices.overhead + offers->prices.per_depth * depth : 0.0;
         double worth = 0.0, seconds = shared;
         int taken = 0;
         for (int at = 0; at < count; at++) {
-            int own = depth_of(batch, batch->memory[at].item);
+            int own = offers->memory[at].depth;
             if (own > depth) continue;
-            worth += batch->memory[at].net;
-            seconds += own ? batch->prices.per_token : 0.0;
+            worth += offers->memory[at].net;
+            seconds += own ? offers->prices.per_token : 0.0;
             taken++;
-            double score = worth - batch->pace * (verification[taken] + shared);
-            if (score > best && verification[taken] + seconds <= batch->most_seconds) {
+            double score = worth - offers->pace * (verification[taken] + shared);
+            if (score > best && verification[taken] + seconds <= offers->most_seconds) {
                 best = score;
                 best_depth = depth;
                 best_last = at;
@@ -66,14 +63,14 @@ int allocate_drafts(const Batch *batch, int32_t *lengths, double *price) {
     }
     int taken = 0;
     for (int at = 0; at <= best_last; at++) {
-        int own = depth_of(batch, batch->memory[at].item);
+        int own = offers->memory[at].depth;
         if (own > best_depth) continue;
-        lengths[batch->memory[at].item % batch->num]++;
+        lengths[offers->memory[at].item % offers->num]++;
         taken++;
     }
     if (!taken) return 0;
-    int next = taken < batch->num * batch->width ? taken + 1 : taken;
-    *price = batch->pace * fmax(verification[next] - verification[taken], 0.0) +
-             batch->pace * batch->prices.per_token;
+    int next = taken < offers->num * offers->width ? taken + 1 : taken;
+    *price = offers->pace * fmax(verification[next] - verification[taken], 0.0) +
+             offers->pace * offers->prices.per_token;
     return 1;
 }

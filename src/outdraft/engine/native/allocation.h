@@ -4,7 +4,7 @@
  * before it are accepted. That falls with the position, so the best t draft tokens of a batch are
  * the t largest chances. With seconds counted as tokens at some pace, what every depth of the draft
  * and every t is worth follows from sums over the chances in order, and the largest is taken: no
- * other allocation is better. */
+ * other allocation is better; within `most_seconds` none is where all draft tokens cost the same. */
 #pragma once
 
 #include <stdint.h>
@@ -16,7 +16,7 @@ typedef struct {
 
 typedef struct {
     double net;
-    int32_t item; /* position * num + text */
+    int32_t item, depth; /* item: position * num + text; depth: of the draft, 0 of a lookup */
 } Offered;
 
 typedef struct {
@@ -29,7 +29,7 @@ typedef struct {
     double most_seconds; /* that the round may take */
     int32_t num, width;
     Offered *memory; /* (num * width) */
-} Batch;
+} Offers;
 
 /* What a draft token more has to bring, in `price`. Whether there are any drafts. */
-int allocate_drafts(const Batch *batch, int32_t *lengths, double *price);
+int allocate_drafts(const Offers *offers, int32_t *lengths, double *price);

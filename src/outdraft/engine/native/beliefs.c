@@ -16,7 +16,7 @@ static const double LARGEST_HAZARD = 0.98;
 /* Later positions have at least so much of a text's hazard at the first: the fleet's fall partly
  * because only good texts come that far. */
 static const double LEAST_SHARE = 0.7;
-enum { FLEET_ROUNDS = 16 /* of each text */, FIRST_GAP = 4 };
+enum { FLEET_ROUNDS = 16 /* of each text */ };
 
 /* A position that few reached is taken to be as the one before it. */
 static void work_out(Kind *kind) {

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 enum { BANDS = 5, POSITIONS = 16, PROPOSERS = 4 };
+enum { FIRST_GAP = 4 /* rounds to a first probe */ };
 
 /* What the fleet tells apart: a draft, or a lookup after a match of some length. */
 typedef struct {

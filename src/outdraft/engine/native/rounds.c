@@ -1,7 +1,6 @@
 #include "rounds.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const double TINY = 1e-9;
@@ -14,7 +13,7 @@ enum {
     FEW_BEHIND = 16, /* tokens that a draft reads on the way */
     HORIZON = 96, /* tokens over which reading a text has to pay, where it may get so many */
     MOST_TRIES = 4, /* until an allocation holds nobody up */
-    FIRST_GAP = 4, LONGEST_GAP = 32, /* rounds between probes of a text; they double */
+    LONGEST_GAP = 32, /* rounds between probes of a text; they double */
 };
 
 double step_seconds(const Controller *c, int tokens) {
@@ -132,7 +131,6 @@ static void look_up(const Controller *c, const Work *work) {
             memcpy(gains, own, c->width * sizeof *gains);
             plan->proposer = lookup->proposer;
             plan->kind = lookup->kind;
-            plan->match = lookup->match;
             plan->is_drafted = 0;
         }
     }
@@ -140,7 +138,7 @@ static void look_up(const Controller *c, const Work *work) {
 
 /* Of an allocation. */
 typedef struct {
-    int drafted, depth, by_draft, behind; /* tokens; behind: that the draft reads first */
+    int drafted, depth, by_draft; /* tokens */
 } Total;
 
 static Total sum_up(const Controller *c, const Work *work) {
@@ -150,10 +148,14 @@ static Total sum_up(const Controller *c, const Work *work) {
         total.drafted += length;
         if (!length || !work->is_drafted[row]) continue;
         total.by_draft += length;
-        total.behind += work->candidates[row].behind;
         total.depth = length > total.depth ? length : total.depth;
     }
     return total;
+}
+
+/* Plain steps. */
+static double lag_allowed(const Text *text, int left) {
+    return LATER * (text->written + (left < HORIZON ? left : HORIZON));
 }
 
 static double expected_tokens(const Controller *c, const Work *work, int row) {
@@ -163,46 +165,39 @@ static double expected_tokens(const Controller *c, const Work *work, int row) {
     return tokens;
 }
 
-/* Seconds in which the draft reads a text. They are its own: it gets tokens for them. */
-static double reading_seconds(const Controller *c, const Work *work, int row) {
-    int is_read = work->lengths[row] && work->is_drafted[row];
-    return is_read ? c->prices.catch_up * work->candidates[row].behind : 0.0;
-}
-
-/* The best allocation that holds nobody up for longer than allowed. Drafts of some make a step
- * longer for all: a text without any waits for them, and where that goes on it ends later than
- * without speculation, however many tokens a second the batch writes. Where all together gain
- * much, some may wait. */
-static void allocate(Controller *c, const Work *work, double *price) {
+/* The best allocation that holds nobody up for longer than allowed; whether that took anything from
+ * anybody. Drafts of some make a step longer for all: a text without any waits for them, and where
+ * that goes on it ends later than without speculation, however many tokens a second the batch
+ * writes. Where all together gain much, some may wait. (What reading takes was charged.) */
+static int allocate(Controller *c, const Work *work, double *price) {
     double others = work->verification[0] - c->plain; /* seconds, of prompts */
     for (int row = 0; row < c->num; row++) work->is_drafted[row] = work->plans[row].is_drafted;
-    Batch batch = {.gains = work->gains, .values = work->values,
-                   .verification = work->verification, .is_drafted = work->is_drafted,
-                   .prices = c->prices, .pace = 1.0, .most_seconds = INFINITY, .num = c->num,
-                   .width = c->width, .memory = work->offered};
+    Offers offers = {.gains = work->gains, .values = work->values,
+                     .verification = work->verification, .is_drafted = work->is_drafted,
+                     .prices = c->prices, .pace = 1.0, .most_seconds = INFINITY, .num = c->num,
+                     .width = c->width, .memory = work->offered};
     for (int try = 0; try < MOST_TRIES; try++) {
-        if (!allocate_drafts(&batch, work->lengths, price)) return;
+        if (!allocate_drafts(&offers, work->lengths, price)) return try > 0;
         Total total = sum_up(c, work);
-        double reading = c->prices.catch_up * total.behind, least = INFINITY, tokens = 0.0;
+        double least = INFINITY, tokens = 0.0;
         double seconds = work->verification[total.drafted] +
-                         drafting_seconds(&c->prices, total.depth, total.by_draft, total.behind);
+                         drafting_seconds(&c->prices, total.depth, total.by_draft, 0) - others;
         for (int row = 0; row < c->num; row++) {
             const Candidate *each = work->candidates + row;
             const Text *text = c->texts + each->text;
             double own = expected_tokens(c, work, row);
-            tokens += own;
+            tokens += own / c->num;
             if (each->lateness > 0 && each->lateness < 1) continue; /* in time by its objective */
-            double to_come = each->left < HORIZON ? each->left : HORIZON;
-            double slack = fmax(LATER * (text->written + to_come) - text->lag, 0.0);
-            least = fmin(least, c->plain * (own + slack) + reading_seconds(c, work, row));
+            double allowed = lag_allowed(text, each->left);
+            least = fmin(least, c->plain * (own + fmax(allowed - text->lag, 0.0)));
         }
-        if (seconds <= others + least ||
-            tokens / c->num * c->plain >= LARGE_GAIN * (seconds - others))
-            return;
-        batch.most_seconds = others + least - reading;
+        if (seconds <= least + TINY * c->plain || tokens * c->plain >= LARGE_GAIN * seconds)
+            return try > 0;
+        offers.most_seconds = others + least;
     }
     memset(work->lengths, 0, (size_t)c->num * sizeof *work->lengths);
     *price = 0.0;
+    return 1;
 }
 
 static double remembered(double before, double now) { return MEMORY * before + (1 - MEMORY) * now; }
@@ -213,11 +208,13 @@ static void account(Controller *c, const Work *work, double price) {
     Total total = sum_up(c, work);
     double seconds = work->verification[total.drafted] - work->verification[0] + c->plain +
                      drafting_seconds(&c->prices, total.depth, total.by_draft, 0);
+    /* The next token may cost more than those before it did. */
+    double each = total.drafted ? fmin(price, (seconds - c->plain) / total.drafted) : 0.0;
     for (int row = 0; row < c->num; row++) {
         Plan *plan = work->plans + row;
         Text *text = c->texts + plan->text;
         int length = work->lengths[row];
-        double share = price * length + (seconds - price * total.drafted) / c->num;
+        double share = each * length + (seconds - each * total.drafted) / c->num;
         plan->expected = expected_tokens(c, work, row);
         text->seconds = remembered(text->seconds, total.drafted ? share * c->num / c->plain : 1.0);
         text->tokens = remembered(text->tokens, total.drafted ? plan->expected : 1.0);
@@ -264,6 +261,10 @@ static void probe(Controller *c, const Work *work) {
             seconds += c->prices.per_token + c->prices.catch_up * plan->behind;
             if (!is_drafting) seconds += c->prices.overhead + c->prices.per_depth;
         }
+        if (seconds > c->plain) { /* so much is never saved */
+            c->texts[plan->text].due = c->now + LONGEST_GAP;
+            continue;
+        }
         if (seconds > c->money) return;
         c->money -= seconds;
         is_drafting |= plan->is_drafted;
@@ -297,13 +298,16 @@ void plan_round(Controller *c, const Candidate *candidates, int32_t num, int32_t
     charge_reading(c, &work);
     look_up(c, &work);
     memset(work.lengths, 0, (size_t)num * sizeof *work.lengths);
-    if (c->is_held_back)
-        for (int row = 0; row < num; row++) work.is_drafted[row] = plans[row].is_drafted;
-    else
-        allocate(c, &work, &price);
+    int is_limited = c->is_held_back ? 0 : allocate(c, &work, &price);
     if (price) c->price = price;
     account(c, &work, price);
     probe(c, &work);
+    for (int row = 0; row < num && is_limited; row++) {
+        double cost = work.verification[1] - work.verification[0];
+        cost += plans[row].is_drafted ? c->prices.per_token : 0.0;
+        int pays = work.gains[(size_t)row * c->width] * work.values[row] > cost;
+        if (plans[row].why == LOSES && pays) plans[row].why = HOLDS_UP;
+    }
 }
 
 void learn_round(Controller *c, const Plan *plans, const Outcome *outcomes, int32_t num,
@@ -342,11 +346,13 @@ void learn_round(Controller *c, const Plan *plans, const Outcome *outcomes, int3
     for (const Outcome *each = outcomes; each < outcomes + num; each++) {
         const Plan *plan = plans + each->plan;
         Text *text = c->texts + plan->text;
-        double tokens = each->drafted ? plan->expected : 1.0, reading = 0.0;
-        if (each->drafted && each->proposer == c->draft)
+        double tokens = 1.0, reading = 0.0;
+        if (each->drafted && each->proposer == plan->proposer && plan->k) /* as far as drafted */
+            tokens += (plan->expected - 1) * fmin((double)each->drafted / plan->k, 1.0);
+        if (each->drafted && each->proposer == c->draft) /* its own: it gets tokens for that */
             reading = c->prices.catch_up * plan->behind / c->plain;
-        text->lag += steps - reading - tokens;
         text->written += tokens;
+        text->lag = fmin(text->lag + steps - reading - tokens, lag_allowed(text, HORIZON));
     }
     learn_rounds(c->kinds, c->num_kinds, c->texts, rounds, count, c->now);
 }

@@ -13,7 +13,7 @@ enum { LOOKUPS = 2 };
 
 /* A draft that was found already. */
 typedef struct {
-    int32_t proposer, kind, length, match;
+    int32_t proposer, kind, length;
 } Lookup;
 
 /* A text that is about to decode. */
@@ -23,12 +23,12 @@ typedef struct {
     Lookup lookups[LOOKUPS];
 } Candidate;
 
-enum { PAYS, PROBE, LOSES, NO_ROOM, NO_PROPOSER };
+enum { PAYS, PROBE, LOSES, NO_ROOM, NO_PROPOSER, HOLDS_UP };
 
 /* What it gets, and what has to be known of that when the round is over. */
 typedef struct {
     double floor, expected, weight; /* expected: tokens, the target's own included */
-    int32_t text, proposer, kind, k, why, match, behind, is_drafted;
+    int32_t text, proposer, kind, k, why, behind, is_drafted;
 } Plan;
 
 /* Of a plan: tokens verified, by whichever proposer. */
@@ -43,7 +43,7 @@ typedef struct {
     const double *base, *factors;
     double per_sequence, per_read, per_row_read, shortest; /* shortest: context that was timed */
     Prices prices;
-    double *memory; /* (num * (2 * width + 2 + 4) + 2) numbers for a round of `num` texts */
+    double *memory; /* (num * (4 * width + 4) + 2) numbers for a round of `num` texts */
     double price;   /* of a token in the last round, in seconds */
     double money;   /* seconds for probes; what they cost is taken off */
     int64_t now;

@@ -12,7 +12,6 @@ from outdraft.engine.native.library import library
 from outdraft.errors import OptionError
 
 BANDS, POSITIONS, PROPOSERS, LOOKUPS = 5, 16, 4, 2
-PAYS, PROBE, LOSES, NO_ROOM, NO_PROPOSER = range(5)
 
 _BY_BAND = (c_double * POSITIONS) * BANDS
 
@@ -71,7 +70,7 @@ class CPrices(Structure):
     ]
 
 
-class CBatchOfDrafts(Structure):
+class COffers(Structure):
     _fields_ = [
         ("gains", c_void_p),
         ("values", c_void_p),
@@ -91,7 +90,6 @@ class CLookup(Structure):
         ("proposer", c_int32),
         ("kind", c_int32),
         ("length", c_int32),
-        ("match", c_int32),
     ]
 
 
@@ -118,7 +116,6 @@ class CPlan(Structure):
         ("kind", c_int32),
         ("k", c_int32),
         ("why", c_int32),
-        ("match", c_int32),
         ("behind", c_int32),
         ("is_drafted", c_int32),
     ]
@@ -178,8 +175,8 @@ def rounds_library() -> Any:
     lib = library()
     if lib is None:
         raise OptionError(
-            "method auto needs the engine's compiled library, which is not here; run `make native` "
-            "or choose another method"
+            "method auto needs the engine's compiled library, which is not here or turned off "
+            "($OUTDRAFT_NO_NATIVE); run `make native`, or choose another method"
         )
     controller, plans = POINTER(CController), POINTER(CPlan)
     lib.kind_begin.argtypes = [POINTER(CKind), c_double]
@@ -188,7 +185,7 @@ def rounds_library() -> Any:
     lib.learn_rounds.argtypes = [
         POINTER(CKind), c_int32, POINTER(CText), POINTER(CRound), c_int32, c_int64,
     ]  # fmt: skip
-    lib.allocate_drafts.argtypes = [POINTER(CBatchOfDrafts), c_void_p, POINTER(c_double)]
+    lib.allocate_drafts.argtypes = [POINTER(COffers), c_void_p, POINTER(c_double)]
     lib.step_seconds.argtypes = [controller, c_int]
     lib.step_seconds.restype = c_double
     lib.memory_of_round.argtypes = [controller, POINTER(CCandidate), c_int32]
