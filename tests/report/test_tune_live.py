@@ -20,7 +20,7 @@ from outdraft.report.tune_view import (
 )
 from outdraft.speculation import OFF, Speculation
 from outdraft.stats.ratios import Ratio
-from outdraft.tune.arm import FINAL, Load, name_of, proposer_name, short_names
+from outdraft.tune.arm import FINAL, SCHEDULE, Load, name_of, proposer_name, short_names
 from outdraft.tune.journal import Block, Failure, Start
 from outdraft.tune.progress import PROFILE, RACE, TEXTS, ArmFigures, Progress
 from outdraft.tune.race import Standing
@@ -265,6 +265,21 @@ def test_without_a_terminal_there_is_a_line_every_few_seconds() -> None:
         f"concurrency 1: {name} 1.83x [1.69, 1.98] SHIP",
         "suffix k=8 failed at concurrency 1: it died",
     ]
+
+
+@pytest.mark.parametrize("phase", [TEXTS, SCHEDULE])
+def test_a_line_has_no_figures_of_another_phase(phase: str) -> None:
+    """Off's speed in the race stood beside its texts that were asked for again."""
+    output, clock = StringIO(), Clock()
+    before = race()
+    entry = Block(ONE.name, name_of(OFF), 0, 5.0, ())
+    with tune_live(Console(file=output, width=200), clock) as display:
+        clock.now = 8.0
+        display.progress(replace(before, phase=phase, arm=None, entry=entry))
+    assert (
+        output.getvalue()
+        == f"2m10s of 9m40s: {search_heading(replace(before, phase=phase))}: off\n"
+    )
 
 
 @pytest.mark.parametrize("terminal", [True, False])

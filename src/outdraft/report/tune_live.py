@@ -18,9 +18,9 @@ from outdraft.report.tune_view import (
     time_line,
     tuning_view,
 )
-from outdraft.tune.arm import name_of
+from outdraft.tune.arm import SCHEDULE, name_of
 from outdraft.tune.journal import Block, Failure, Start
-from outdraft.tune.progress import Progress
+from outdraft.tune.progress import TEXTS, Progress
 from outdraft.tune.starts import time_left
 
 _PER_S = 2  # looks at the table; each takes time from the client that measures
@@ -126,8 +126,9 @@ class TuningDisplay:
 
 
 def _figures(progress: Progress, name: str) -> str:
+    """Of the phase: there are none of texts that are asked for again, nor of the schedule."""
     figures = progress.figures.get(name)
-    if figures is None or figures.tokens_per_s is None:
+    if figures is None or figures.tokens_per_s is None or progress.phase in (TEXTS, SCHEDULE):
         return ""
     words = f" {figures.tokens_per_s:.1f} tokens/s"
     return words if figures.measured is None else f"{words}, {ratio_text(figures.measured)} of off"

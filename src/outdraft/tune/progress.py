@@ -86,15 +86,16 @@ def figures_of(
             blocks, off = judged, journal.of(final, name_of(OFF))
         starts = [each.duration_s for each in journal.starts if each.arm == name]
         if blocks or starts:
-            key = (race, name, final, _numbers(blocks), _numbers(off), len(starts))
+            key = (name, _keys(blocks), _keys(off), len(starts))
             if key not in cache:
                 cache[key] = _figures(settings, arm, blocks, off, starts)
             found[name] = cache[key]
     return found
 
 
-def _numbers(blocks: Sequence[Block]) -> tuple[tuple[int, bool], ...]:
-    return tuple((each.block, each.is_again) for each in blocks)
+def _keys(blocks: Sequence[Block]) -> tuple[tuple[str, int, bool], ...]:
+    """With the load, whose name says whether they are of the race or of the final."""
+    return tuple((each.load, each.block, each.is_again) for each in blocks)
 
 
 def _figures(
