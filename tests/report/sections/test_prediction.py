@@ -2,7 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from outdraft.report.sections.prediction import prediction_text, predictions_of
+from outdraft.report.sections.prediction import (
+    prediction_section,
+    prediction_text,
+    predictions_of,
+)
 from outdraft.report.tables import tune_table
 from outdraft.tune.results import PredictionResult
 from tests.report.odd_results import nothing_measured
@@ -40,8 +44,22 @@ def test_the_arms_of_a_count_are_named() -> None:
     assert "Which ones is not recorded" in prediction_text(of_before)
 
 
+def test_arms_that_predictions_were_made_from_are_no_test_of_them() -> None:
+    """ "No arm was both predicted and measured" stood above a table of nine that were."""
+    results = replace(sample_results(), prediction=PredictionResult(0, None, None))
+    assert prediction_text(results) == (
+        "The predictions cannot be judged: every arm that was both predicted and measured is one "
+        "that they were made from."
+    )
+    assert predictions_of(results) == ()
+    assert "<table" not in prediction_section(results)
+    assert "predictions: " not in tune_table(results)
+
+
 def test_nothing_to_tell() -> None:
     assert predictions_of(nothing_measured()) == ()
-    assert "cannot be judged" in prediction_text(nothing_measured())
+    assert prediction_text(nothing_measured()) == (
+        "The predictions cannot be judged: no arm was both predicted and measured."
+    )
     alone = replace(nothing_measured(), prediction=PredictionResult(4, 0.5, None))
     assert prediction_text(alone).startswith("2 of 4 arms")

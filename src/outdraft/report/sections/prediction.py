@@ -58,7 +58,14 @@ def prediction_section(results: Results) -> Markup:
 def predictions_of(results: Results) -> tuple[Prediction, ...]:
     """The arms that the predictions are judged by. Results of before do not name them: then all
     that were both predicted and measured."""
-    judged = set(results.prediction.judged)
+    if not results.prediction.num_arms:
+        return ()
+    judged, known = set(results.prediction.judged), _both_known(results)
+    return tuple(each for each in known if not judged or (each.load, each.arm) in judged)
+
+
+def _both_known(results: Results) -> tuple[Prediction, ...]:
+    """Arms that were predicted and measured."""
     return tuple(
         Prediction(arm.name, load.name, arm.predicted, ratio.estimate, ratio.num_pairs)
         for load in results.loads
@@ -67,14 +74,16 @@ def predictions_of(results: Results) -> tuple[Prediction, ...]:
         and is_finite(arm.predicted)
         and is_finite(ratio.estimate)
         and ratio.estimate > 0
-        and (not judged or (load.name, arm.name) in judged)
     )
 
 
 def prediction_text(results: Results) -> str:
     summary = results.prediction
     if not summary.num_arms or summary.within_15_percent is None:
-        return "No arm was both predicted and measured, so the predictions cannot be judged."
+        why = "no arm was both predicted and measured"
+        if _both_known(results):
+            why = "every arm that was both predicted and measured is one that they were made from"
+        return f"The predictions cannot be judged: {why}."
     within = round(summary.within_15_percent * summary.num_arms)
     words = (
         f"{within} of {summary.num_arms} arms ({percent(summary.within_15_percent)}) were "
