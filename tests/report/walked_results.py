@@ -15,6 +15,7 @@ from outdraft.tune import results as states
 from outdraft.tune.arm import name_of, proposer_name
 from outdraft.tune.results import (
     ArmResult,
+    FinalPrompts,
     LoadResult,
     PredictionResult,
     Results,
@@ -82,7 +83,9 @@ def _load(draw: st.DrawFn, size: int, *, is_open: bool) -> LoadResult:
         verdict = Verdict(decision, parts, ("for this reason",), ())
     judged = None if best is None else name_of(best)
     floor = Agreement(16, 16) if end == "other texts" else None
-    return LoadResult(name, concurrency, rate, tuple(arms), judged, verdict, floor)
+    shared = draw(st.sampled_from((None, 0, 5, 20)))
+    prompts = None if verdict is None or shared is None else FinalPrompts(20, shared, 40)
+    return LoadResult(name, concurrency, rate, tuple(arms), judged, verdict, floor, prompts)
 
 
 @st.composite

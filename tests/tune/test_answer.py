@@ -230,8 +230,8 @@ def test_why_a_higher_figure_is_not_chosen() -> None:
     [said] = why_not_higher(judged)
     assert said == (
         "At 1 request at a time suffix k=4 (1.49x [1.09, 2.03]) measured higher in the race than "
-        "eagle head k=5 (1.41x [0.97, 2.04]) in the final. Those are other requests, and the "
-        "highest of several figures is likely to be too high."
+        "eagle head k=5 (1.41x [0.97, 2.04]) in the final. The highest of several figures is "
+        "likely to be too high."
     )
     raced = replace(judged, arms=(*judged.arms[:1], replace(best, raced=best.measured), rival))
     assert why_not_higher(raced)[0].endswith(

@@ -141,8 +141,12 @@ class Journal(LineFile):
 
     def of(self, load: str, arm: str) -> list[Block]:
         """Blocks of one arm under one load, by number."""
-        own = [each for each in self.blocks.values() if (each.load, each.arm) == (load, arm)]
+        own = [each for each in self.at(load) if each.arm == arm]
         return sorted(own, key=lambda each: each.block)
+
+    def at(self, load: str) -> list[Block]:
+        """Blocks of all arms under one load, as they were measured."""
+        return [each for each in self.blocks.values() if each.load == load]
 
     def failures_at(self, load: str) -> dict[str, str]:
         """Names of arms → why they failed under this load."""

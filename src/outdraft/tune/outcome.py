@@ -15,6 +15,7 @@ from outdraft.stats.percentiles import percentile
 from outdraft.stats.ratios import LEVEL
 from outdraft.tune import results as states
 from outdraft.tune.arm import FINAL, Load, by_proposer, name_of, proposer_name
+from outdraft.tune.final_prompts import count_prompts, prompt_notes
 from outdraft.tune.journal import (
     Block,
     Journal,
@@ -47,7 +48,6 @@ from outdraft.workload.temperatures import temperature_band
 _RATIOS = ("e2e", "tpot", "ttft", "throughput", "p99")
 _CLOSE = 0.15  # a prediction within this is a good one
 _FEWEST = 5  # requests of a category for percentiles
-_FEW_PROMPTS = 40  # with fewer, a few that gain by far make an interval too narrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,39 +132,12 @@ def _notes(outcomes: Sequence[LoadOutcome], journal: Journal) -> list[str]:
         for reason in dict.fromkeys(failures.values()):
             arms = ", ".join(arm for arm in failures if failures[arm] == reason)
             notes.append(f"{each.result.name}: failed: {arms} ({reason})")
-    notes += [note for each in outcomes for note in _prompt_notes(each.result.name, journal)]
+    notes += [note for each in outcomes for note in prompt_notes(each.result)]
     every = journal.blocks.values()
     blocks = [each for each in every if each.load in reasons or f", {FINAL} of " in each.load]
     if unfit := sum(bool(each.problems) for each in blocks):
         why = "the client was not fit to measure (see the journal)"
         notes.append(f"left out of {len(blocks)} blocks that are compared: {unfit}; {why}")
-    return notes
-
-
-def _prompt_notes(load: str, journal: Journal) -> list[str]:
-    """Where the final had few prompts, or ones that the race had too."""
-    every = journal.blocks.values()
-    raced = {
-        record.prompt_id
-        for each in every
-        if each.load == load
-        for record in each.records
-        if not record.is_warmup
-    }
-    final = [
-        record.prompt_id
-        for each in every
-        if each.load.startswith(f"{load}, {FINAL} of ")
-        for record in each.records
-        if not record.is_warmup
-    ]
-    notes, distinct = [], set(final)
-    if again := distinct & raced:
-        used = f"{len(again)} of the {len(distinct)} prompts of the final were in the race too"
-        notes.append(f"{load}: {used}: the arm was chosen on them; more prompts would mend that")
-    if final and len(distinct) < min(_FEW_PROMPTS, len(final) // 2):
-        few = f"the final had {len(distinct)} different prompts"
-        notes.append(f"{load}: {few}: the interval says little about others")
     return notes
 
 
@@ -234,6 +207,7 @@ def load_result(
             {name_of(OFF): journal.of(load.name, name_of(OFF))},
             journal.of(texts_part(load).name, name_of(OFF)),
         ),
+        prompts=count_prompts(*(journal.at(each.name) for each in (load, final))),
     )
 
 

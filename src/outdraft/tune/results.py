@@ -87,6 +87,15 @@ class ArmResult:
 
 
 @dataclass(frozen=True, slots=True)
+class FinalPrompts:
+    """Of the final of a load."""
+
+    num: int  # different ones
+    num_raced: int  # of them, that the race had too
+    num_requests: int  # that were made of them, off's included
+
+
+@dataclass(frozen=True, slots=True)
 class LoadResult:
     name: str  # "concurrency 4", "2 requests/s"
     concurrency: int | None
@@ -95,6 +104,7 @@ class LoadResult:
     best: str | None  # name of an arm; None where nothing could be measured
     verdict: Verdict | None  # of best against off
     text_floor: Agreement | None = None  # of off's texts and its own, sent again
+    prompts: FinalPrompts | None = None  # None: there was no final. Not in results of before
 
     def finding_on(self, arm: ArmResult) -> TextFinding:
         """Whether the arm writes off's text."""

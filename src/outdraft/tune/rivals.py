@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from outdraft.tune.final_prompts import other_prompts
 from outdraft.tune.results import BASELINE, FAILED, ArmResult, LoadResult
 from outdraft.tune.wording import joined, loads_text, speedup_text
 
@@ -50,10 +51,9 @@ def _compared(raced: Sequence[ArmResult], best: ArmResult, load: LoadResult) -> 
             f"{joined(names)} measured higher than {_named(best)}. The choice also counts what was "
             "predicted and what other draft lengths showed, the more so the fewer blocks there are."
         )
-    said = (
-        f"{joined(names)} measured higher in the race than {_named(best)} in the final. Those are "
-        "other requests, and the highest of several figures is likely to be too high"
-    )
+    others, likely = other_prompts(load), "highest of several figures is likely to be too high"
+    why = f"{others}, and the {likely}" if others else f"The {likely}"
+    said = f"{joined(names)} measured higher in the race than {_named(best)} in the final. {why}"
     if best.raced is None:
         return f"{said}."
     was_ahead = all((arm.speedup or 0.0) <= best.raced.estimate for arm in raced)

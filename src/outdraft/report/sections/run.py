@@ -18,8 +18,17 @@ from outdraft.report.numbers import (
     times,
 )
 from outdraft.tune.answer import LoadAnswer, answer_of
+from outdraft.tune.final_prompts import measured_anew
 from outdraft.tune.results import PREDICTED, STATES, UNTRIED, ArmResult, Results
 
+_PAIRS = (
+    "A pair is one request, sent to the arm and to off. Intervals are computed over blocks; fewer "
+    "than five blocks give none. The level of an interval stands beside it."
+)
+_RACED = (
+    "The others' figures are from the race: they share an error of 5 %, and the highest of them is "
+    "likely to be too high."
+)
 _MOST_UNMEASURED = 4  # arms in the table of those that were measured; more are folded
 
 
@@ -27,14 +36,9 @@ def arms_section(results: Results) -> Markup:
     if not results.loads:
         return nothing("No load was measured.")
     answer = answer_of(results)
+    anew = measured_anew([each.load for each in answer.loads])
     return join(
-        lead(
-            "A pair is one request, sent to the arm and to off. Intervals are computed over "
-            "blocks; fewer than five blocks give none. The level of an interval stands beside it. "
-            "The best arm was measured anew after it was chosen, on other requests. The "
-            "others' figures are from the race: they share an error of 5 %, and the highest of "
-            "them is likely to be too high."
-        ),
+        lead(" ".join(filter(None, (_PAIRS, anew, _RACED)))),
         [_table(each, is_open=each is answer.main) for each in map(answer.at, results.loads)],
     )
 
