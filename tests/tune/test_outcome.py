@@ -10,7 +10,8 @@ from outdraft.decide.verdict import Verdict
 from outdraft.speculation import OFF, Speculation
 from outdraft.stats.ratios import Ratio
 from outdraft.tune.arm import Load, name_of
-from outdraft.tune.journal import Journal
+from outdraft.tune.journal import Block, Journal
+from outdraft.tune.judging import judge
 from outdraft.tune.outcome import acceptance_results, load_result
 from outdraft.tune.race import Standing
 from outdraft.tune.results import FROM_ANSWERS, FROM_COUNTERS, PREDICTED, PROFILED
@@ -126,3 +127,48 @@ def test_the_judged_arm_has_the_figures_of_the_final_and_others_share_the_error(
     assert best.raced == standing.measured[name_of(ARM)]
     assert raced.raced is None
     assert off.num_requests == best.num_requests == 40
+
+
+def test_every_figure_of_the_judged_arm_is_of_what_its_interval_is_of(tmp_path: Path) -> None:
+    """Off's first block was left out. The arm had 2,560 requests beside an interval of 2,304, and
+    1,093 of 2,304 texts that are off's beside 1,213 of 2,560."""
+    rules, final = Rules(Objective()), LOAD.in_part("final", name_of(ARM)).name
+    settings = SearchSettings((ARM,), (LOAD,), rules, 1e6)
+    with Journal(tmp_path / "journal.jsonl", {}) as journal:
+        for number in range(6):
+            for arm, speed in ((OFF, 1.0), (ARM, 1.5)):
+                each = with_texts(block(arm, number, speed))
+                counted = Acceptance(10, 40, 10 * number, accepted_per_position=[10, 10, 10, 10])
+                if number < 2:
+                    journal.add(each)
+                unfit = ("the client was busy",) if arm.is_off and number == 0 else ()
+                has_counts = None if arm.is_off else counted
+                journal.add(replace(each, load=final, problems=unfit, counted=has_counts))
+        raced, judged = (
+            {name_of(arm): journal.of(load, name_of(arm)) for arm in (OFF, ARM)}
+            for load in (LOAD.name, final)
+        )
+        judgement = judge(ARM, judged, raced, rules)
+        standing = Standing(best=ARM, evidence=judgement.evidence, verdict=judgement.verdict)
+        result = load_result(settings, LOAD, standing, journal)
+    off, best = result.arms
+    assert best.measured is not None
+    counts = [best.measured.num_pairs, off.num_requests, best.num_requests]
+    assert counts + [len(arm.e2e_ms) for arm in (off, best)] == [5 * 8] * 5
+    assert off.tokens_per_s == pytest.approx(best.tokens_per_s / 1.5 if best.tokens_per_s else 0)
+    assert judgement.evidence.acceptance is not None
+    assert best.acceptance_rate == pytest.approx(judgement.evidence.acceptance.rate)
+    assert best.acceptance_rate == pytest.approx((1 + 2 + 3 + 4 + 5) / 20)
+    texts = judgement.evidence.texts
+    assert best.texts == texts
+    assert texts is not None
+    assert texts.num_compared == 7 * 8, "of the race too"
+
+
+def with_texts(made: Block) -> Block:
+    """Those of off in half of the requests."""
+    records = tuple(
+        replace(each, text=f"{made.arm if each.index % 2 else 'same'} {each.index}")
+        for each in made.records
+    )
+    return replace(made, records=records)

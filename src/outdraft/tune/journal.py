@@ -212,6 +212,12 @@ def valid_blocks(blocks: Iterable[Block], before: int | None = None) -> list[Blo
     return [each for each in blocks if each.block < last and not each.problems]
 
 
+def paired_blocks(blocks: Iterable[Block], others: Iterable[Block]) -> list[Block]:
+    """Valid ones that the others have a valid one beside: a speedup is of these alone."""
+    numbers = {each.block for each in valid_blocks(others)}
+    return [each for each in valid_blocks(blocks) if each.block in numbers]
+
+
 def valid_records(blocks: Iterable[Block], before: int | None = None) -> list[Record]:
     return [record for block in valid_blocks(blocks, before) for record in block.records]
 

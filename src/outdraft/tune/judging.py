@@ -14,7 +14,7 @@ from outdraft.speculation import MAX_K, OFF, Speculation
 from outdraft.stats.ratios import LEVEL
 from outdraft.stats.sequential import Zone, zone
 from outdraft.tune.arm import name_of, proposer_name
-from outdraft.tune.journal import Block, count_drafts, valid_blocks, valid_records
+from outdraft.tune.journal import Block, count_drafts, paired_blocks, valid_records
 from outdraft.tune.rules import Rules
 from outdraft.tune.texts import texts_of
 from outdraft.tune.visits import evidence_of_visits, with_visits
@@ -42,11 +42,11 @@ def judge(
 ) -> Judgement:
     """By blocks that had no part in choosing the arm: the choice costs the interval nothing.
     `of_visits`: the variance of a visit; 0 where arms took turns."""
-    own = valid_blocks(blocks.get(name_of(arm), ()))
-    off = valid_records(blocks.get(name_of(OFF), ()))
-    records = valid_records(own)
-    sent = {name_of(OFF): off, name_of(arm): records}
+    arms = [blocks.get(name_of(each), ()) for each in (OFF, arm)]
+    sent = {name_of(each): valid_records(its) for each, its in zip((OFF, arm), arms, strict=True)}
     failures, few_failed = assess_arms({name: each for name, each in sent.items() if each})
+    off, own = valid_records(paired_blocks(*arms)), paired_blocks(*reversed(arms))
+    records = valid_records(own)
     counted = [each.counted for each in own if each.counted is not None]
     written = [each.written for each in own if each.written is not None]
     evidence = make_evidence(

@@ -23,6 +23,7 @@ from outdraft.tune.journal import (
     count_drafts,
     done_records,
     has_rounds,
+    paired_blocks,
     valid_blocks,
     valid_records,
 )
@@ -181,20 +182,22 @@ def load_result(
     race did, at a level that allows for their number."""
     best, objective = standing.best, settings.rules.objective
     final = load.in_part(FINAL, "" if best is None else name_of(best))
-    has_final = best is not None and journal.of(final.name, name_of(best))
+    judged = [] if best is None else journal.of(final.name, name_of(best))
     shared = 1 - (1 - LEVEL) / max(len(standing.finalists), 1)
     final_off, of_visits = journal.of(final.name, name_of(OFF)), 0.0
     if settings.in_visits:
         final_off, of_visits = visited_off(journal, final)
 
     def result_of(arm: Speculation) -> ArmResult:
-        if not has_final or arm not in (OFF, best):
-            blocks = journal.of(load.name, name_of(arm))
-            off = journal.of(load.on(settings.cards.of(arm)).name, name_of(OFF))
-            return _arm_result(arm, standing, blocks, valid_records(off), objective, shared)
-        blocks = final_off if arm.is_off else journal.of(final.name, name_of(arm))
-        off_records = valid_records(final_off)
-        return _arm_result(arm, standing, blocks, off_records, objective, LEVEL, of_visits)
+        level, visits = shared, 0.0
+        off = journal.of(load.on(settings.cards.of(arm)).name, name_of(OFF))
+        own = journal.of(load.name, name_of(arm))
+        if judged and arm in (OFF, best):
+            level, visits, off, own = LEVEL, of_visits, final_off, judged
+        own, others = (off, own) if arm.is_off else (own, off)
+        blocks = paired_blocks(own, others) or valid_blocks(own)
+        beside = valid_records(paired_blocks(off, blocks))
+        return _arm_result(arm, standing, blocks, beside, objective, level, visits)
 
     return LoadResult(
         name=load.name,
@@ -214,15 +217,16 @@ def load_result(
 def _arm_result(
     arm: Speculation,
     standing: Standing,
-    blocks: Sequence[Block],
-    off: Sequence[Record],
+    blocks: Sequence[Block],  # of the arm: every figure is of the same ones
+    off: Sequence[Record],  # beside them
     objective: Objective,
     level: float,
-    of_visits: float = 0.0,  # variance of a visit, where arms did not take turns
+    of_visits: float,  # variance of a visit, where arms did not take turns
 ) -> ArmResult:
-    valid, slo = valid_blocks(blocks), objective.slo
-    state, reason = _state(arm, standing, is_measured=bool(valid))
-    records, done = valid_records(valid), done_records(valid)
+    state, reason = _state(arm, standing, is_measured=bool(blocks))
+    records, done, slo = valid_records(blocks), done_records(blocks), objective.slo
+    evidence = standing.evidence if arm == standing.best else None
+    texts = text_agreement(off, records) if evidence is None else evidence.texts
     ratios = {
         name: ratio
         for name in (_RATIOS if records and state != states.BASELINE else ())
@@ -247,11 +251,11 @@ def _arm_result(
         num_requests=len(done),
         num_errors=sum(not each.ok and not each.is_warmup for each in records),
         tokens_per_s=_per_s(blocks, lambda each: each.completion_tokens or 0),
-        goodput_per_s=None if slo is None else _per_s(valid, lambda each: meets(each, slo)),
+        goodput_per_s=None if slo is None else _per_s(blocks, lambda each: meets(each, slo)),
         ttft_ms=_ms(each.ttft_ns for each in timed),
         tpot_ms=_ms(each.tpot_ns for each in timed),
         e2e_ms=_ms(each.e2e_ns for each in timed),
-        texts=None if arm.is_off else text_agreement(off, records),
+        texts=None if arm.is_off else texts,
         counts=acceptance if has_rounds(acceptance) else None,
         num_tokens=num_tokens,
         num_texts=num_texts,
