@@ -149,7 +149,9 @@ def test_every_figure_of_the_judged_arm_is_of_what_its_interval_is_of(tmp_path: 
             for load in (LOAD.name, final)
         )
         judgement = judge(ARM, judged, raced, rules)
-        standing = Standing(best=ARM, evidence=judgement.evidence, verdict=judgement.verdict)
+        tail = Ratio(0.64, 0.53, 0.78, 0.994, 2304, 9)
+        evidence = replace(judgement.evidence, p99=tail)
+        standing = Standing(best=ARM, evidence=evidence, verdict=judgement.verdict)
         result = load_result(settings, LOAD, standing, journal)
     off, best = result.arms
     assert best.measured is not None
@@ -163,6 +165,8 @@ def test_every_figure_of_the_judged_arm_is_of_what_its_interval_is_of(tmp_path: 
     assert best.texts == texts
     assert texts is not None
     assert texts.num_compared == 7 * 8, "of the race too"
+    assert best.ratios["p99"] == tail, "at the verdict's level: results.json had [0.57, 0.72]"
+    assert best.ratios["e2e"] == best.measured == judgement.evidence.e2e
 
 
 def with_texts(made: Block) -> Block:

@@ -12,7 +12,7 @@ from outdraft.measure.summary import acceptance_of, meets
 from outdraft.records import Record
 from outdraft.speculation import OFF, Schedule, Speculation
 from outdraft.stats.percentiles import percentile
-from outdraft.stats.ratios import LEVEL
+from outdraft.stats.ratios import LEVEL, Ratio
 from outdraft.tune import results as states
 from outdraft.tune.arm import FINAL, Load, by_proposer, name_of, proposer_name
 from outdraft.tune.final_prompts import count_prompts, prompt_notes
@@ -227,11 +227,16 @@ def _arm_result(
     records, done, slo = valid_records(blocks), done_records(blocks), objective.slo
     evidence = standing.evidence if arm == standing.best else None
     texts = text_agreement(off, records) if evidence is None else evidence.texts
-    ratios = {
-        name: ratio
-        for name in (_RATIOS if records and state != states.BASELINE else ())
-        if (ratio := with_visits(ratio_of(name, off, records, level=level), of_visits)) is not None
-    }
+
+    def ratio(name: str) -> Ratio | None:
+        """As the verdict has it, where there is one: its P99 shares an error with parts."""
+        if evidence is None:
+            return with_visits(ratio_of(name, off, records, level=level), of_visits)
+        judged: Ratio | None = getattr(evidence, name)
+        return judged
+
+    names = _RATIOS if records and state != states.BASELINE else ()
+    ratios = {name: found for name in names if (found := ratio(name)) is not None}
     acceptance, num_tokens, num_texts = count_drafts(blocks)
     is_reported = are_drafts_reported(blocks)
     timed = done if state in (states.BASELINE, states.BEST) else []

@@ -45,7 +45,8 @@ class ArmResult:
     reason: str = ""  # why it was dropped, why it failed
     predicted: float | None = None  # speedup, from the first blocks and other arms' later ones
     measured: Ratio | None = None  # speedup in the objective
-    ratios: Mapping[str, Ratio] = field(default_factory=dict)  # e2e, tpot, ttft, throughput, p99
+    # e2e, tpot, ttft, throughput, p99: of the best arm those of its verdict, with their levels
+    ratios: Mapping[str, Ratio] = field(default_factory=dict)
     acceptance_rate: float | None = None
     acceptance_length: float | None = None
     acceptance_source: str = ""  # FROM_ANSWERS, FROM_COUNTERS
