@@ -97,6 +97,20 @@ def test_the_profile_forgets_draft_tokens_on_the_older_runner() -> None:
     assert "out of memory" not in warnings(NGRAM, Traffic(), NEWEST, many)
 
 
+def test_how_many_sequences_run_is_said_only_where_it_is_known() -> None:
+    """ "256 sequences of 6", said a note on a card where vLLM takes 1,024 by itself."""
+    older, six = TABLE.installation("0.22.1"), replace(NGRAM, k=6)
+    for extra in (("--max-num-seqs", "512"), ("--max_num_seqs=512",)):
+        said = warnings(six, Traffic(), older, Serving("x", max_num_seqs=64, extra=extra))
+        assert "sequences of 6, 512 at a time, may run out" in said, "its own flag comes last"
+    assert "sequences of 6, 300 at a time, may" in warnings(
+        six, Traffic(), older, Serving("x", max_num_seqs=300)
+    )
+    unknown = warnings(six, Traffic(), older)
+    assert "sequences of 6, as many as it runs by default, may" in unknown
+    assert "256" not in unknown
+
+
 def test_large_batches_leave_cuda_graphs_sooner() -> None:
     serving = Serving("x", max_num_seqs=256)
     assert "128" in warnings(HEAD, Traffic(concurrency=129), serving=serving)

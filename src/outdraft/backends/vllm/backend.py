@@ -18,7 +18,7 @@ from outdraft.backends.flags import HOST, Flag, json_flag, make_flags
 from outdraft.backends.installation import Installation
 from outdraft.backends.vllm import old_flags
 from outdraft.backends.vllm.installation import KEY, SUFFIX_PACKAGE
-from outdraft.backends.vllm.preflight import vllm_warnings
+from outdraft.backends.vllm.preflight import LEAST_DEFAULT_SLOTS, vllm_warnings
 from outdraft.backends.vllm.speculative_config import (
     CACHED_REQUESTS,
     speculative_config,
@@ -35,7 +35,6 @@ _RAY = Cluster(
     status_command="ray status",
 )
 # Level 2 would drop the weights; those of a draft do not come back then (its issue 52479).
-_LEAST_DEFAULT_SLOTS = 256  # by version and card it is more
 _SLEEP = Sleep("/sleep?level=1", "/wake_up")
 _SLEEP_FLAG = "--enable-sleep-mode"
 
@@ -66,7 +65,7 @@ class Vllm:
             needs_folders=True,
             forget_paths={"suffix": ""} if remembers else {},
             has_clusters=True,
-            default_num_seqs=_LEAST_DEFAULT_SLOTS,
+            default_num_seqs=LEAST_DEFAULT_SLOTS,
             usual_start_s=90.0,
             sleep=_SLEEP if here.has(_SLEEP_FLAG) and here.device == "cuda" else None,
         )

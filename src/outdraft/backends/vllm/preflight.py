@@ -9,7 +9,7 @@ from outdraft.speculation import Speculation
 
 _ON_V2 = ("eagle", "mtp")  # methods that the newer model runner has had from the beginning
 _REJECTED = ("min_p", "logit_bias")
-_MAX_NUM_SEQS = 256  # its default on a GPU
+LEAST_DEFAULT_SLOTS = 256  # by version and card it is more: 1,024 from 70 GiB on, A100s excepted
 _GRAPH_TOKENS = 512  # CUDA graphs are captured for steps of up to so many tokens
 _UNPROFILED_TOKENS = 1024  # 0.5 GB of float32 logits at 128,000 tokens of vocabulary
 
@@ -41,18 +41,28 @@ def vllm_warnings(
             f"vLLM {installation.version}: with sampled drafts its newer model runner shifts "
             "the output's distribution (issue 54282, mended after 0.28.0); use the rule coupled"
         )
-    num_seqs = serving.max_num_seqs or _MAX_NUM_SEQS
-    if not is_cpu and is_v1 and num_seqs * k >= _UNPROFILED_TOKENS:
+    slots = _slots(serving)
+    if not is_cpu and is_v1 and (slots or LEAST_DEFAULT_SLOTS) * k >= _UNPROFILED_TOKENS:
+        many = f"{slots} at a time" if slots else "as many as it runs by default"
         yield (
-            f"vLLM's memory profile forgets draft tokens for {method}: {num_seqs} sequences of {k} "
+            f"vLLM's memory profile forgets draft tokens for {method}: sequences of {k}, {many}, "
             "may run out of memory later; lower max_num_seqs or --gpu-memory-utilization"
         )
     in_graphs = _GRAPH_TOKENS // (1 + k)
-    if not is_cpu and min(traffic.concurrency, num_seqs) > in_graphs:
+    if not is_cpu and min(traffic.concurrency, slots or traffic.concurrency) > in_graphs:
         yield (
             f"CUDA graphs cover steps of up to {_GRAPH_TOKENS} tokens: with k = {k} batches over "
             f"{in_graphs} requests leave them, while without speculation they do not"
         )
+
+
+def _slots(serving: Serving) -> int | None:
+    """Sequences at a time; None where nobody says: vLLM decides by the card's memory and name."""
+    slots = serving.max_num_seqs
+    for flag in user_flags(serving.extra):  # the last one counts
+        if flag.name in ("--max-num-seqs", "--max_num_seqs") and "".join(flag.values).isdecimal():
+            slots = int(flag.values[0])
+    return slots
 
 
 def _schedule_warnings(
