@@ -16,6 +16,7 @@ from outdraft.tune.results import (
     BEST,
     FAILED,
     PREDICTED,
+    PROFILED,
     RACED,
     ArmResult,
     LoadResult,
@@ -233,6 +234,14 @@ def test_why_a_higher_figure_is_not_chosen() -> None:
         "eagle head k=5 (1.41x [0.97, 2.04]) in the final. The highest of several figures is "
         "likely to be too high."
     )
+    first_blocks = replace(rival, state=PROFILED, predicted=1.1)
+    hoped = replace(judged, arms=(judged.arms[0], replace(best, predicted=1.3), first_blocks))
+    assert why_not_higher(hoped)[0].endswith(
+        "; the choice was made by what the first blocks predicted: eagle head k=5 1.30x, suffix "
+        "k=4 1.10x."
+    )
+    unknown = replace(hoped, arms=(*judged.arms[:2], first_blocks))
+    assert why_not_higher(unknown)[0] == said, "of the best arm no prediction is known"
     raced = replace(judged, arms=(*judged.arms[:1], replace(best, raced=best.measured), rival))
     assert why_not_higher(raced)[0].endswith(
         "; in the race eagle head k=5 had 1.41x, and predictions and other draft lengths counted "
