@@ -2,6 +2,7 @@
 
     python benchmarks/auto.py --journal FILE [--rounds 6] [--tokens 48] [--limit-s 540]
                               [--concurrency 1,4,16] [--cells copying,code,chat,creative,mix]
+                              [--arms off,auto,…]
     python benchmarks/auto.py --journal FILE --report
 
 SmolLM2-135M with the shipped drafts in int8, built-in prompts that no draft was trained on. A block
@@ -130,14 +131,15 @@ def measure(args: argparse.Namespace, journal: Path, done: set[tuple[str, int, i
     """All blocks that the journal lacks, until time is up."""
     began = time.monotonic()
     engines: dict[Speculation, Engine] = {}
-    for speculation, _ in ARMS.values():
+    arms = {arm: ARMS[arm] for arm in args.arms.split(",")}
+    for speculation in (Speculation(), *(each for each, _ in arms.values())):
         if speculation not in engines:
             engines[speculation] = load_engine(
                 "smollm2-135m", speculation, quantization=args.quantization
             )
     encode = engines[Speculation()].tokenizer.apply_chat
     warm = block_requests("chat", 2, -1, 16, encode)
-    for speculation, k in ARMS.values():
+    for speculation, k in arms.values():
         run_block(engines[speculation], k, warm, 1)
     print(f"engines are up after {time.monotonic() - began:.0f} s", flush=True)
     for round_ in range(args.rounds):
@@ -145,7 +147,7 @@ def measure(args: argparse.Namespace, journal: Path, done: set[tuple[str, int, i
             for concurrency in map(int, args.concurrency.split(",")):
                 count = 3 * concurrency if concurrency > 4 else 4 * concurrency
                 requests = block_requests(cell, count, round_, args.tokens, encode)
-                order = list(ARMS)
+                order = list(arms)
                 random.Random(f"{cell} {concurrency} {round_}").shuffle(order)
                 if all((cell, concurrency, round_, arm) in done for arm in order):
                     continue
@@ -154,7 +156,7 @@ def measure(args: argparse.Namespace, journal: Path, done: set[tuple[str, int, i
                     return
                 results = []
                 for arm in order:
-                    speculation, k = ARMS[arm]
+                    speculation, k = arms[arm]
                     where = {"cell": cell, "concurrency": concurrency, "round": round_, "arm": arm}
                     block = run_block(engines[speculation], k, requests, concurrency)
                     results.append({**where, **block})
@@ -213,6 +215,7 @@ def main() -> None:
     parser.add_argument("--limit-s", type=float, default=540.0)
     parser.add_argument("--concurrency", default="1,4,16")
     parser.add_argument("--cells", default=",".join(CELLS))
+    parser.add_argument("--arms", default=",".join(ARMS), help="a journal is of the same ones")
     parser.add_argument("--quantization", default="none")
     parser.add_argument("--report", action="store_true", help="of what was measured; no more")
     args = parser.parse_args()

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from outdraft.engine.controller import Candidate, Controller, DraftPlan
+from outdraft.engine.controller import (
+    Candidate,
+    Controller,
+    DraftPlan,
+    Outcome,
+    StepTimes,
+    Why,
+    Wish,
+)
 from outdraft.step_costs import RoundCosts
 
 from .cases import Case
@@ -26,6 +35,7 @@ from .texts import Text
 # from memory each time: as seen in the engine. Elsewhere as in a loop of plans alone.
 PLANNING = {"cpu": (0.0002, 0.000012)}
 _PLANNING_ELSEWHERE = (0.00002, 0.000004)
+Write = Callable[[int, int], list[int]]  # of a draft for a text, so long: its grades
 OFF = "off"
 OURS = "ours"
 FIXED = (
@@ -67,18 +77,42 @@ class Compared:
         return max(self.fixed, key=self.throughput)
 
 
-class Ours(Controller):
-    """Planning takes time, and so does looking tokens up."""
+class Ours:
+    """The engine's controller, and a head that says how sure it is. Planning takes time, and so
+    does looking tokens up."""
 
     planning = 0.0
 
-    def __init__(self, told: RoundCosts, machine: str) -> None:
-        super().__init__(told)
+    def __init__(self, told: RoundCosts, machine: str, write: Write) -> None:
+        self._controller, self._write = Controller(told), write
         self._of_a_plan, self._of_each = PLANNING.get(machine, _PLANNING_ELSEWHERE)
+        self.written: dict[int, int] = {}
 
-    def plan(self, candidates: Sequence[Candidate], *, other_tokens: int = 0) -> list[DraftPlan]:
+    def plan(self, candidates: Sequence[Candidate]) -> list[DraftPlan]:
+        if self._controller.may_rest([each.id for each in candidates]):
+            self._controller.rest()
+            self.planning, self.written = 0.0, {}
+            return [DraftPlan(each.id, None, 0, Why.HELD_BACK) for each in candidates]
         self.planning = self._of_a_plan + self._of_each * len(candidates)
-        return super().plan(candidates, other_tokens=other_tokens)
+        wishes = [each for each in self._controller.wish(candidates) if each.k]
+        drafted = {each.id: self._write(each.id, each.k) for each in wishes}
+        depth = max((_wanted(each, drafted[each.id]) for each in wishes), default=0)
+        drafted = {id: grades[:depth] for id, grades in drafted.items()}
+        self.written = {id: len(grades) for id, grades in drafted.items()}
+        return self._controller.plan(drafted)
+
+    def observe(self, outcomes: Sequence[Outcome], times: StepTimes) -> None:
+        self._controller.observe(outcomes, times)
+
+    def release(self, id: int) -> None:
+        self._controller.release(id)
+
+
+def _wanted(wish: Wish, grades: Sequence[int]) -> int:
+    """Tokens until the draft is too unsure. All are drafted together, until none wants more."""
+    assert wish.trust is not None
+    chances = itertools.accumulate((wish.trust.chances[each] for each in grades), operator.mul)
+    return 1 + sum(1 for chance in list(chances)[:-1] if chance >= wish.trust.floor)
 
 
 def fixed_name(proposer: str, k: int) -> str:
@@ -95,6 +129,9 @@ class Known:
     def acceptable(self, id: int, proposer: str, k: int) -> int:
         return self.texts[id].acceptable(proposer, k)
 
+    def written(self, id: int, k: int) -> list[int]:
+        return self.texts[id].written(k)
+
 
 def policies(case: Case) -> dict[str, Callable[[Known], Policy]]:
     told = case.told
@@ -103,7 +140,7 @@ def policies(case: Case) -> dict[str, Callable[[Known], Policy]]:
         every[fixed_name(proposer, k)] = lambda known, p=proposer, k=k: Fixed(p, k)
     for (name, make), proposer in itertools.product(RULES.items(), ("head", "ngram")):
         every[f"{name}, {proposer}"] = lambda known, make=make, p=proposer: make(p, told)
-    every[OURS] = lambda known: Ours(told, case.machine)
+    every[OURS] = lambda known: Ours(told, case.machine, known.written)
     every["clairvoyant"] = lambda known: Clairvoyant(lambda: known.truth, known.acceptable)
     return every
 

@@ -26,6 +26,7 @@ class Fixed:
     """Always the same; k = 0 is off."""
 
     planning = 0.0
+    written = None
 
     def __init__(self, proposer: str, k: int) -> None:
         self._proposer, self._k = proposer, k

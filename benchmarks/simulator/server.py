@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,6 +17,8 @@ from .texts import Text
 
 class Policy(Protocol):
     planning: float  # seconds that its plan took
+    # Tokens that the head wrote for its last plan, by text: verified or not. None: just those.
+    written: Mapping[int, int] | None
 
     def plan(self, candidates: Sequence[Candidate]) -> Sequence[DraftPlan]: ...
 
@@ -67,9 +69,13 @@ def simulate(
             k = min(plan.k, text.room)
             proposer = plan.proposer if k else None
             accepted = text.acceptable(proposer, k) if proposer else 0
-            if proposer == "head":
-                depth, drafted = max(depth, k), drafted + k
+            wrote = k if proposer == "head" else 0
+            if policy.written is not None:
+                wrote = policy.written.get(text.id, 0)
+            if wrote:
+                depth, drafted = max(depth, wrote), drafted + wrote
                 behind += max(text.at - text.read - 1, 0)
+                text.read = text.at
             outcomes.append(Outcome(text.id, proposer, k if proposer else 0, accepted))
             proposed += k if proposer else 0
             run.accepted += accepted

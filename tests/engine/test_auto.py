@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from pathlib import Path
 
 import pytest
 
 from outdraft import Engine, SamplingParams, Speculation, load_engine
-from outdraft.engine.controller import Candidate, Controller, DraftPlan, Outcome, StepTimes, Why
+from outdraft.engine.confidence import GRADES, Trust
+from outdraft.engine.controller import (
+    Candidate,
+    Controller,
+    DraftPlan,
+    Outcome,
+    StepTimes,
+    Why,
+    Wish,
+)
 from outdraft.engine.draft_lengths import EVERYBODY
 from outdraft.engine.drafting import AutoDrafting, likeness_to_itself
 from outdraft.engine.native.library import library
@@ -39,14 +49,32 @@ class Dice(Controller):
         self.outcomes: list[Outcome] = []
         self.open: set[int] = set()
 
-    def plan(self, candidates: Seq[Candidate], *, other_tokens: int = 0) -> list[DraftPlan]:
+    def may_rest(self, ids: Seq[int]) -> bool:
+        return False
+
+    def wish(self, candidates: Seq[Candidate], *, other_tokens: int = 0) -> list[Wish]:
         self.candidates += candidates
         self.open |= {each.id for each in candidates}
-        plans = []
+        self.asked = list(candidates)
+        wishes = []
         for each in candidates:
-            names = [*self._drafts, *(lookup.proposer for lookup in each.lookups)]
-            name = self._random.choice([None, *names])
-            k = self._random.randint(0, min(each.room, 6)) if name else 0
+            k = self._random.randint(0, min(each.room, 6)) if self._drafts else 0
+            floor = self._random.choice([0.0, 0.3, 1.1])
+            trust = Trust(tuple(grade / GRADES for grade in range(1, GRADES + 1)), floor)
+            wishes.append(Wish(each.id, k, trust) if k else Wish(each.id))
+        self.most = {each.id: each.k for each in wishes}
+        return wishes
+
+    def plan(self, drafted: Mapping[int, Seq[int]]) -> list[DraftPlan]:
+        plans = []
+        for each in self.asked:
+            found = {lookup.proposer: lookup.length for lookup in each.lookups}
+            if each.id in drafted:
+                assert 0 < len(drafted[each.id]) <= self.most[each.id]
+                assert all(0 <= grade < GRADES for grade in drafted[each.id])
+                found[self._drafts[0]] = len(drafted[each.id])
+            name = self._random.choice([None, *found])
+            k = self._random.randint(0, min(each.room, found[name])) if name else 0
             plans.append(DraftPlan(each.id, name if k else None, k, Why.PAYS if k else Why.LOSES))
         return plans
 

@@ -19,6 +19,8 @@ from outdraft.engine.controller import (
     LookupDraft,
     Outcome,
     StepTimes,
+    Why,
+    Wish,
 )
 from outdraft.engine.proposers.cached import CachedProposer
 from outdraft.engine.proposers.proposer import (
@@ -103,18 +105,17 @@ class _Proposers:
         for each in self.proposers.values():
             each.forget()
 
-    def _ask(
-        self, name: str, requests: Seq[tuple[Segment, int]], attach: Attach, drafted: Drafted
-    ) -> list[Proposal]:
-        """Drafts of one proposer, attached and timed."""
+    def _ask(self, name: str, asked: Seq[DraftRequest], drafted: Drafted) -> list[Proposal]:
+        """Drafts of one proposer, timed."""
         began = time.perf_counter()
-        asked = [DraftRequest(segment.sequence, k) for segment, k in requests]
         proposals = self.proposers[name].propose(asked)
         drafted.seconds[name] = drafted.seconds.get(name, 0.0) + time.perf_counter() - began
-        for (segment, _), proposal in zip(requests, proposals, strict=True):
-            attach(segment, proposal.tokens)
-            segment.proposer = name if segment.drafts else None
         return proposals
+
+    @staticmethod
+    def _attach(segment: Segment, name: str, tokens: list[int], attach: Attach) -> None:
+        attach(segment, tokens)
+        segment.proposer = name if segment.drafts else None
 
 
 class FixedDrafting(_Proposers):
@@ -130,7 +131,10 @@ class FixedDrafting(_Proposers):
         if not requests:
             return drafted
         drafted.segments = [each for each, _ in requests]
-        proposals = self._ask(self._name, requests, attach, drafted)
+        asked = [DraftRequest(segment.sequence, k) for segment, k in requests]
+        proposals = self._ask(self._name, asked, drafted)
+        for segment, proposal in zip(drafted.segments, proposals, strict=True):
+            self._attach(segment, self._name, proposal.tokens, attach)
         probs = [
             proposal.probs[: len(segment.drafts)]
             for (segment, _), proposal in zip(requests, proposals, strict=True)
@@ -165,26 +169,48 @@ class AutoDrafting(_Proposers):
         pairs = zip(segments, rooms, strict=True)
         asked = [(each, room) for each, room in pairs if each.is_round and each.num_tokens == 1]
         drafted = Drafted(segments=[each for each, _ in asked])
+        if self._controller.may_rest([each.sequence.id for each, _ in asked]):
+            self._controller.rest()
+            for segment, _ in asked:
+                segment.why = Why.HELD_BACK
+            return drafted
         began = time.perf_counter()
-        looked_up = self._look_up(asked)
+        found = self._look_up(asked)
         others = sum(each.num_tokens for each in segments) - len(asked)
         candidates = [
             self._candidate(segment, room, own)
-            for (segment, room), own in zip(asked, looked_up, strict=True)
+            for (segment, room), own in zip(asked, found, strict=True)
         ]
-        plans = self._controller.plan(candidates, other_tokens=others)
-        drafting: dict[str, list[tuple[Segment, int]]] = {}
-        for (segment, _), own, plan in zip(asked, looked_up, plans, strict=True):
+        wishes = self._controller.wish(candidates, other_tokens=others)
+        planning = time.perf_counter() - began
+        grades = self._draft(drafted, wishes, found)
+        began = time.perf_counter()
+        plans = self._controller.plan(grades)
+        for segment, own, plan in zip(drafted.segments, found, plans, strict=True):
             segment.why = plan.why
-            if plan.proposer in own:
-                attach(segment, own[plan.proposer].tokens[: plan.k])
-                segment.proposer = plan.proposer if segment.drafts else None
-            elif plan.proposer is not None and plan.k:
-                drafting.setdefault(plan.proposer, []).append((segment, plan.k))
-        drafted.seconds[_PLANNING] = time.perf_counter() - began
-        for name, requests in drafting.items():
-            self._ask(name, requests, attach, drafted)
+            if plan.proposer is not None and plan.k:
+                self._attach(segment, plan.proposer, own[plan.proposer].tokens[: plan.k], attach)
+        drafted.seconds[_PLANNING] = planning + time.perf_counter() - began
         return drafted
+
+    def _draft(
+        self, drafted: Drafted, wishes: Seq[Wish], found: Seq[dict[str, Proposal]]
+    ) -> dict[int, Seq[int]]:
+        """Adds what the draft wrote to what was found. Its grades, by id of the text."""
+        places = [at for at, wish in enumerate(wishes) if wish.k]
+        if not places:
+            return {}
+        [name] = self._drafts
+        asked = [
+            DraftRequest(drafted.segments[at].sequence, wishes[at].k, wishes[at].trust)
+            for at in places
+        ]
+        grades: dict[int, Seq[int]] = {}
+        for at, proposal in zip(places, self._ask(name, asked, drafted), strict=True):
+            if proposal.tokens:
+                found[at][name] = proposal
+                grades[wishes[at].id] = proposal.grades
+        return grades
 
     def learn(self, drafted: Drafted, seconds: float) -> None:
         if not drafted.segments:

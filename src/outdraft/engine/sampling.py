@@ -11,10 +11,12 @@ import math
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from outdraft.engine.native import draws as native_draws
 from outdraft.engine.native.draws import can_draw, draw_rows
 from outdraft.engine.sequence import SamplingParams, Sequence
 
@@ -240,6 +242,29 @@ def draw(
         if index not in columns:
             columns[index] = int(likeliest(processed[index : index + 1]))
     return torch.tensor([columns[index] for index in range(len(rows))])
+
+
+class Drawn(NamedTuple):
+    columns: Tensor  # (R,)
+    margins: list[float] | None = None  # how far each score is above the second
+
+
+def draw_surely(
+    processed: Tensor, rows: Seq[Row], stream: Stream = Stream.TOKEN, ids: Tensor | None = None
+) -> Drawn:
+    """`draw`, and how sure it is."""
+    if can_draw(processed):
+        keys = [
+            noise_key(row.sequence.seed, row.position, stream) if row.params.temperature else None
+            for row in rows
+        ]
+        columns, margins = native_draws.draw_surely(processed, keys, ids)
+        return Drawn(torch.tensor(columns), margins)
+    noise = row_noise(rows, processed.shape[1], processed.device, stream, ids)
+    scores = processed if noise is None else processed + noise
+    best = scores.topk(min(2, scores.shape[1]), dim=1).values
+    above = (best[:, 0] - best[:, -1]).nan_to_num_(0.0)  # of two infinities
+    return Drawn(likeliest(scores), above.tolist())
 
 
 def _hot(rows: Seq[Row]) -> list[int]:

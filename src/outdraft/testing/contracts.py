@@ -12,6 +12,7 @@ import random
 
 import torch
 
+from outdraft.engine.confidence import GRADES, Trust
 from outdraft.engine.proposers.cached import CachedProposer
 from outdraft.engine.proposers.proposer import DraftRequest, Proposal, Proposer
 from outdraft.engine.sequence import SamplingParams, Sequence
@@ -114,6 +115,21 @@ class ProposerContract:
             longest = self.draft(again, self.sequence(90 + one.id, one.tokens))
             if self.params.temperature == 0:  # nothing but k tells these requests apart
                 assert drafts[one.id].tokens == longest.tokens[: one.id]
+
+    def test_a_draft_that_stops_early_is_the_beginning_of_a_longer_one(self) -> None:
+        """A proposer that says how sure it is does so of every token; others write as ever."""
+        drafts = []
+        for chance, floor in ((1.0, 0.0), (0.5, 0.3), (0.5, 0.9)):
+            trust = Trust((chance,) * GRADES, floor)
+            one = self.sequence(0, self.text(1))
+            [draft] = self.propose(self.make_proposer(), DraftRequest(one, 4, trust))
+            assert len(draft.grades) in (0, len(draft.tokens))
+            assert all(0 <= grade < GRADES for grade in draft.grades)
+            drafts.append(draft)
+        whole, some, least = drafts
+        assert whole.tokens == self.draft(self.make_proposer(), one).tokens
+        assert some.tokens == whole.tokens[: 2 if some.grades else None]
+        assert least.tokens == whole.tokens[: 1 if least.grades else None]
 
     def test_the_same_history_gives_the_same_drafts(self) -> None:
         histories = []

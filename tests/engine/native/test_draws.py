@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
+from outdraft.engine import sampling
 from outdraft.engine.native import computer as native_computer
 from outdraft.engine.native import draws as native_draws
 from outdraft.engine.native import library as native
-from outdraft.engine.native.draws import can_draw, draw_rows
+from outdraft.engine.native.draws import can_draw, draw_rows, draw_surely
 from outdraft.engine.sampling import (
     Row,
     Stream,
@@ -227,3 +228,68 @@ def test_torch_draws_the_same_but_for_near_ties(
         assert (best[:, 0] - best[:, 1]).abs().max() < 1e-5
         assert (mine == other).sum() >= 59
         assert torch.equal(mine[::3], logits[::3].argmax(1))
+
+
+def exact_scores(logits: Tensor, keys: list[int | None], ids: Tensor | None = None) -> Any:
+    scores = logits.double().numpy().copy()
+    for row, key in enumerate(keys):
+        if key is not None:
+            numbers = uniforms([key], logits.shape[1], CPU, ids).double().numpy()[0]
+            scores[row] += [-math.log(-math.log1p(-each)) for each in numbers.tolist()]
+    return scores
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.3, 5.0, 1e4])
+@pytest.mark.parametrize("size", [1, 2, 17, 257, 5003])
+def test_how_sure_is_the_distance_to_the_second(
+    size: int, scale: float, every_build: EveryBuild
+) -> None:
+    """Hot and cold rows side by side; the token is that of a draw."""
+    count = 60 if size < 300 else 10
+    logits = randn(count, size, seed=size) * scale
+    keys = [key if row % 3 else None for row, key in enumerate(keys_of(count, seed=size))]
+    hot = [row for row in range(count) if row % 3]
+    for ids in (None, some_ids(size)):
+        scores = exact_scores(logits, keys, ids)
+        first, second = np.sort(scores, 1)[:, -1], np.sort(scores, 1)[:, -min(2, size)]
+        wanted = first - second if size > 1 else np.full(count, math.inf)
+        for _ in every_build:
+            columns, margins = draw_surely(logits, keys, ids)
+            assert columns == scores.argmax(1).tolist()
+            assert margins == pytest.approx(wanted.tolist(), rel=1e-5, abs=1e-6)
+            own = draw_rows(logits, hot, [keys[row] or 0 for row in hot], ids)
+            assert [columns[row] for row in hot] == own
+
+
+def test_nothing_is_sure_of_equals_and_of_what_is_ruled_out(every_build: EveryBuild) -> None:
+    logits = torch.full((4, 500), -math.inf)
+    logits[1, [3, 400]] = 2.5
+    logits[2, 7] = 1.0
+    logits[3] = math.inf
+    for _ in every_build:
+        columns, margins = draw_surely(logits, [None] * 4)
+        assert columns == [0, 3, 7, 0]
+        assert margins == [0.0, 0.0, math.inf, 0.0]
+        columns, margins = draw_surely(logits[[0, 2]], [5, 6])
+        assert (columns, margins) == ([0, 7], [0.0, math.inf])
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_margins_of_rows_with_and_without_noise(
+    is_compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By torch the same but for near-ties."""
+    logits, rows = randn(12, 1000) * 3, rows_of([float(index % 2) for index in range(12)])
+    exact = exact_scores(logits, [None if i % 2 == 0 else k for i, k in enumerate(keys_for(rows))])
+    if not is_compiled:
+        monkeypatch.setattr("outdraft.engine.sampling.can_draw", lambda processed: False)
+    drawn = sampling.draw_surely(logits, rows)
+    assert drawn.columns.tolist() == exact.argmax(1).tolist()
+    assert drawn.margins is not None
+    assert drawn.margins == pytest.approx(
+        (np.sort(exact, 1)[:, -1] - np.sort(exact, 1)[:, -2]).tolist(), abs=1e-4
+    )
+
+
+def keys_for(rows: list[Row]) -> list[int]:
+    return [noise_key(row.sequence.seed, row.position, Stream.TOKEN) for row in rows]

@@ -8,6 +8,16 @@ from outdraft.engine.controller.words import (
     Outcome,
     StepTimes,
     Why,
+    Wish,
 )
 
-__all__ = ["Candidate", "Controller", "DraftPlan", "LookupDraft", "Outcome", "StepTimes", "Why"]
+__all__ = [
+    "Candidate",
+    "Controller",
+    "DraftPlan",
+    "LookupDraft",
+    "Outcome",
+    "StepTimes",
+    "Why",
+    "Wish",
+]

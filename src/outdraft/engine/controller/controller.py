@@ -1,17 +1,20 @@
-"""The controller: plans the drafts of a round, learns from what became of them.
+"""The controller: says what the draft should write in a round and which drafts are verified, and
+learns from what became of them.
 
-How it decides is in `native/rounds.c`, in one call a round; here are names and ids, which sequence
+How it decides is in `native/rounds.h`, in one call each; here are names and ids, which sequence
 has which slot, the costs as corrected, and the ledger.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from ctypes import byref
 
 import numpy as np
 
+from outdraft.engine.confidence import Trust
 from outdraft.engine.controller.ledger import Ledger
 from outdraft.engine.controller.live_costs import LiveCosts
 from outdraft.engine.controller.words import (
@@ -21,6 +24,7 @@ from outdraft.engine.controller.words import (
     Outcome,
     StepTimes,
     Why,
+    Wish,
 )
 from outdraft.engine.native.rounds import BANDS as NUM_BANDS
 from outdraft.engine.native.rounds import (
@@ -36,6 +40,7 @@ from outdraft.engine.native.rounds import (
     CRound,
     CSettled,
     CText,
+    CWish,
     grown,
     rounds_library,
 )
@@ -49,6 +54,7 @@ _LIKENESS = 0.3  # above it, a prompt comes again often: its matches are counted
 # As numbered in rounds.h.
 _WHY = (Why.PAYS, Why.PROBE, Why.LOSES, Why.NO_ROOM, Why.NO_PROPOSER, Why.HOLDS_UP)
 _FAR = (1 << 31) - 1
+_MOST_RESTED = 3  # rounds
 
 
 def band_of(temperature: float) -> int:
@@ -73,7 +79,11 @@ class Controller:
         self._texts: dict[int, int] = {}  # id → slot
         self._free: list[int] = []
         self._slots, self._of_kinds = (CText * 8)(), (CKind * 8)()
-        self._rows, self._plans = (CCandidate * 8)(), (CPlan * 8)()
+        self._rows, self._wishes, self._plans = (CCandidate * 8)(), (CWish * 8)(), (CPlan * 8)()
+        self._candidates: Seq[Candidate] = ()
+        # Of the last plan: its texts, whether nobody got anything, rounds since then.
+        self._ids: list[int] = []
+        self._is_idle, self._rested = False, 0
         self._outcomes, self._rounds = (COutcome * 8)(), (CRound * 8)()
         self._settled, self._memory = CSettled(), np.empty(0)
         self._planned: dict[int, int] = {}  # id → row, in the last round
@@ -85,25 +95,62 @@ class Controller:
         self._draft = next(iter(costs.proposers), None)
         if self._draft is not None:
             self._native.draft = self._number(self._draft)
-            self._native.draft_kind = self._kind((self._draft, 0, False), _DRAFT_HAZARD)
+            key = (self._draft, 0, False)
+            self._native.draft_kind = self._kind(key, _DRAFT_HAZARD, is_graded=True)
 
-    def plan(self, candidates: Seq[Candidate], *, other_tokens: int = 0) -> list[DraftPlan]:
-        """One plan per candidate, in order. `other_tokens`: of prompts, in the same step."""
+    def may_rest(self, ids: Seq[int]) -> bool:
+        """Whether the next round, of these texts, needs no plan: drafts are held back, or
+        nothing was drafted for the same texts. What may come up can wait for a few rounds."""
+        if self._rested >= _MOST_RESTED:
+            return False
+        return self._ledger.is_held_back or (self._is_idle and ids == self._ids)
+
+    def rest(self) -> None:
+        """A round without a plan, in which nobody gets drafts."""
+        self._rested += 1
+        self._native.now += 1
+        self._ledger.settle(self._native.plain, self._native.plain, 1.0)
+
+    def wish(self, candidates: Seq[Candidate], *, other_tokens: int = 0) -> list[Wish]:
+        """What the draft should write for each candidate, in order. `other_tokens`: of prompts, in
+        the same step. `plan` follows, of the same candidates."""
+        self._candidates, self._rested = candidates, 0
         if not candidates:
             return []
         num, native = len(candidates), self._native
         if num > len(self._rows):
             self._rows, self._plans = grown(self._rows, num), grown(self._plans, num)
+            self._wishes = grown(self._wishes, num)
         for row, each in zip(self._rows, candidates, strict=False):
             self._describe(row, each)
         self._point(num, other_tokens)
-        native.is_held_back = is_held_back = self._ledger.is_held_back
-        native.money = money = self._ledger.for_probes
+        native.is_held_back = self._ledger.is_held_back
+        native.money = self._ledger.for_probes
         native.now += 1
-        self._library.plan_round(byref(native), self._rows, num, other_tokens, self._plans)
+        self._library.wish_drafts(byref(native), self._rows, num, other_tokens, self._wishes)
+        return [
+            Wish(each.id, own.k, Trust(tuple(own.chances), own.floor)) if own.k else Wish(each.id)
+            for each, own in zip(candidates, self._wishes, strict=False)
+        ]
+
+    def plan(self, drafted: Mapping[int, Seq[int]]) -> list[DraftPlan]:
+        """What each candidate gets verified. `drafted`: by id, the grades of the tokens that the
+        draft wrote for it."""
+        if not self._candidates:
+            return []
+        native, candidates = self._native, self._candidates
+        for row, each in zip(self._rows, candidates, strict=False):
+            grades = drafted.get(each.id, ())
+            row.num_drafted = len(grades)
+            row.grades[: len(grades)] = grades
+        money = self._ledger.for_probes
+        self._library.plan_round(byref(native), self._rows, self._plans)
         self._ledger.pay_probes(money - native.money)
         self._planned = {each.id: row for row, each in enumerate(candidates)}
-        return self._answer(candidates, is_held_back=is_held_back)
+        plans = self._answer(candidates)
+        self._ids = list(self._planned)
+        self._is_idle = not drafted and not any(each.k for each in plans)
+        return plans
 
     def observe(self, outcomes: Seq[Outcome], times: StepTimes) -> None:
         """What became of the last plan: one outcome for each of its candidates that ran."""
@@ -177,12 +224,12 @@ class Controller:
             self._memory = np.empty(2 * needed)
             native.memory = self._memory.ctypes.data
 
-    def _answer(self, candidates: Seq[Candidate], *, is_held_back: bool) -> list[DraftPlan]:
-        names, plans = list(self._proposers), []
+    def _answer(self, candidates: Seq[Candidate]) -> list[DraftPlan]:
+        names, plans, is_held_back = list(self._proposers), [], self._ledger.is_held_back
         for each, own in zip(candidates, self._plans, strict=False):
             why = _WHY[own.why]
             if own.k:
-                plans.append(DraftPlan(each.id, names[own.proposer], own.k, why, own.floor))
+                plans.append(DraftPlan(each.id, names[own.proposer], own.k, why))
             else:
                 held = is_held_back and why is Why.LOSES
                 plans.append(DraftPlan(each.id, None, 0, Why.HELD_BACK if held else why))
@@ -199,10 +246,10 @@ class Controller:
         alike = candidate.likeness is not None and candidate.likeness > _LIKENESS
         return self._kind((lookup.proposer, most, alike), first)
 
-    def _kind(self, key: tuple[str, int, bool], first: float) -> int:
+    def _kind(self, key: tuple[str, int, bool], first: float, *, is_graded: bool = False) -> int:
         number = self._kinds.get(key)
         if number is None:
             number = self._kinds[key] = len(self._kinds)
             self._of_kinds = grown(self._of_kinds, number + 1)
-            self._library.kind_begin(byref(self._of_kinds[number]), first)
+            self._library.kind_begin(byref(self._of_kinds[number]), first, is_graded)
         return number

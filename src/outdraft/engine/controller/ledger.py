@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-_PROBE_SHARE = 0.01  # of the time
+_PROBE_SHARE = 0.007  # of the time
 _MOST_PROBES = 1.0  # in plain steps: savings for one large probe
 _LOSS_SHARE = 0.003  # of the time
-_ALLOWANCE = 6.0  # in plain steps: losses while nothing is known yet
+_ALLOWANCE = 4.0  # in plain steps: losses while nothing is known yet
 _TRIAL = 1.0  # in plain steps: what may be lost after a wait
 _FIRST_WAIT, _LONGEST_WAIT = 128, 2048  # rounds; twice as many after each trial that failed
 

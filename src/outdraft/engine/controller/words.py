@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from outdraft.engine.confidence import Trust
+
 
 class Why(StrEnum):
     """The reason for a draft length."""
@@ -45,16 +47,22 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Wish:
+    """What the draft is asked for, before anything is verified."""
+
+    id: int
+    k: int = 0  # at most; 0: nothing
+    trust: Trust | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DraftPlan:
-    """What a candidate gets."""
+    """What a candidate gets verified."""
 
     id: int
     proposer: str | None
     k: int
     why: Why
-    # A draft stops where the chance that its tokens so far are all accepted, by its own
-    # confidence, falls below this: the next token would cost more than it gives.
-    floor: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,6 @@ class Outcome:
     proposer: str | None
     drafted: int
     accepted: int
-    confidence: float | None = None  # of its tokens together, where the draft told it
 
 
 @dataclass(frozen=True, slots=True)

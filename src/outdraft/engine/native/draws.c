@@ -50,9 +50,21 @@ typedef struct {
 } Row;
 
 typedef struct {
-    double score;
+    double score, second;
     int32_t column;
 } Best;
+
+static const Best NOTHING = {-INFINITY, -INFINITY, 0};
+
+INLINE void consider(Best *best, double score, int32_t column) {
+    if (score > best->score) {
+        best->second = best->score;
+        best->score = score;
+        best->column = column;
+    } else if (score > best->second) {
+        best->second = score;
+    }
+}
 
 /* 16 columns. What is behind the row's end has logits of -infinity. */
 INLINE floats bounds_at(const Row *row, int at, int has_ids, floats *logits, floats *numbers) {
@@ -82,33 +94,61 @@ INLINE float highest_bound(const Row *row, int section, int has_ids) {
     return largest_of(most);
 }
 
-/* Scores of a section's columns whose bounds are `least` or more. */
+/* Scores of a section's columns whose bounds are `least` or more, but for those ruled out. */
 static void look_at(const Row *row, int section, float least, Best *best) {
     for (int at = section * row->length; at < end_of(row, section); at += LANES) {
         floats logits, numbers, bounds = bounds_at(row, at, row->ids != NULL, &logits, &numbers);
         if (largest_of(larger(bounds, all(-INFINITY))) < least) continue;
         for (int lane = 0; lane < LANES; lane++) {
-            if (!(bounds[lane] >= least)) continue;
+            if (!(bounds[lane] >= least) || bounds[lane] == -INFINITY) continue;
             double score = logits[lane] - log(-log1p(-(double)uniform(numbers[lane])));
-            if (score > best->score) *best = (Best){score, at + lane};
+            consider(best, score, at + lane);
         }
     }
 }
 
-static int32_t draw_row(const Row *row) {
-    int num = (row->size + row->length - 1) / row->length, top = 0;
+/* `second` is right only where it is wanted. */
+static Best draw_row(const Row *row, int wants_second) {
+    int num = (row->size + row->length - 1) / row->length, top = 0, next = -1;
     float most[MOST_SECTIONS] = {-INFINITY};
     for (int section = 0; section < num; section++) {
         most[section] = row->ids ? highest_bound(row, section, 1) : highest_bound(row, section, 0);
-        if (most[section] > most[top]) top = section;
+        if (most[section] > most[top]) next = top, top = section;
+        else if (section != top && (next < 0 || most[section] > most[next])) next = section;
     }
-    if (most[top] == -INFINITY) return 0;
-    Best likely = {-INFINITY, 0}, best = likely;
+    if (most[top] == -INFINITY) return NOTHING;
+    Best likely = NOTHING, best = NOTHING;
     look_at(row, top, most[top], &likely); /* nearly the best, if not the best */
     float least = lowest_bound(likely.score);
+    if (wants_second) { /* a score of another section is no better than the second */
+        Best other = NOTHING;
+        if (next >= 0) look_at(row, next, most[next], &other);
+        least = lowest_bound(other.score < likely.score ? other.score : likely.score);
+    }
     for (int section = 0; section < num; section++)
         if (most[section] >= least) look_at(row, section, least, &best);
-    return best.column;
+    return best;
+}
+
+/* The highest logit, the first of equal ones, and the second. */
+static Best likeliest(const Row *row) {
+    floats first = all(-INFINITY), second = first;
+    int whole = row->size / LANES * LANES;
+    for (int at = 0; at < whole; at += LANES) {
+        floats logits = load(row->logits + at);
+        floats lower = -larger(-logits, -first);
+        first = larger(logits, first);
+        second = larger(lower, second);
+    }
+    Best best = NOTHING;
+    for (int lane = 0; lane < LANES; lane++) {
+        consider(&best, first[lane], 0);
+        consider(&best, second[lane], 0);
+    }
+    for (int at = whole; at < row->size; at++) consider(&best, row->logits[at], 0);
+    while (best.column < row->size && row->logits[best.column] != best.score) best.column++;
+    if (best.column == row->size) best.column = 0;
+    return best;
 }
 
 static void draw_one(void *job, int argument, int index, int thread) {
@@ -117,7 +157,12 @@ static void draw_one(void *job, int argument, int index, int thread) {
     int length = (draws->size / MOST_SECTIONS + LANES) / LANES * LANES;
     Row row = {draws->logits + draws->rows[index] * draws->stride, draws->ids, draws->size,
                length > LEAST_LENGTH ? length : LEAST_LENGTH, draws->keys[index]};
-    draws->columns[index] = draw_row(&row);
+    int wants_second = draws->margins != NULL, is_cold = draws->is_cold && draws->is_cold[index];
+    Best best = is_cold ? likeliest(&row) : draw_row(&row, wants_second);
+    draws->columns[index] = best.column;
+    /* Two infinities have no difference. */
+    if (wants_second) draws->margins[index] = best.score > best.second
+                                                  ? (float)(best.score - best.second) : 0.0f;
 }
 
 int draw_rows(const Draws *draws, Pool *pool) {

@@ -18,7 +18,9 @@ typedef struct {
     const int32_t *ids;   /* (size): the token id of every column; NULL: its number */
     const int32_t *rows;  /* (num_draws) */
     const uint64_t *keys; /* (num_draws) */
-    int32_t *columns;     /* (num_draws): those drawn. 0 where all logits are -infinity */
+    const uint8_t *is_cold; /* (num_draws): without noise. NULL: none */
+    int32_t *columns;       /* (num_draws): those drawn. 0 where all logits are -infinity */
+    float *margins;         /* (num_draws): best score above the second. NULL: not wanted */
 } Draws;
 
 /* What is no number is never drawn. Many rows are shared among the pool; 0, or 1 where there is no

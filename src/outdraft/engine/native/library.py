@@ -108,7 +108,9 @@ class CDraws(Structure):
         ("ids", c_void_p),
         ("rows", c_void_p),
         ("keys", c_void_p),
+        ("is_cold", c_void_p),
         ("columns", c_void_p),
+        ("margins", c_void_p),
     ]
 
 

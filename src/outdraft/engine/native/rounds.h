@@ -1,4 +1,5 @@
-/* A round planned in one call, and learned of in one. See docs/controller.md.
+/* A round: who is drafted for, then which drafts are verified, then what is learned of that. One
+ * call each. See docs/controller.md.
  *
  * In Python a plan is a hundred small operations, whose code comes from memory each time beside a
  * model that is read whole in every step: 0.4 to 1.2 ms of steps of 7 to 40. */
@@ -21,14 +22,24 @@ typedef struct {
     double context, lateness; /* tokens before it; 0: without an objective */
     int32_t text, room, behind, left, num_lookups;
     Lookup lookups[LOOKUPS];
+    int32_t num_drafted; /* what the draft wrote for it, as was wished, and how sure it was */
+    uint8_t grades[POSITIONS];
 } Candidate;
+
+/* What the draft is asked for: k tokens, or fewer where the chance of all of them, by their
+ * grades, falls below `floor`. */
+typedef struct {
+    double floor, chances[GRADES];
+    int32_t k;
+} Wish;
 
 enum { PAYS, PROBE, LOSES, NO_ROOM, NO_PROPOSER, HOLDS_UP };
 
 /* What it gets, and what has to be known of that when the round is over. */
 typedef struct {
-    double floor, expected, weight; /* expected: tokens, the target's own included */
-    int32_t text, proposer, kind, k, why, behind, is_drafted;
+    double expected, weight; /* expected: tokens, the target's own included */
+    int32_t text, proposer, kind, k, why, behind, num_drafted;
+    uint8_t grades[POSITIONS];
 } Plan;
 
 /* Of a plan: tokens verified, by whichever proposer. */
@@ -43,16 +54,17 @@ typedef struct {
     const double *base, *factors;
     double per_sequence, per_read, per_row_read, shortest; /* shortest: context that was timed */
     Prices prices;
-    double *memory; /* (num * (4 * width + 4) + 2) numbers for a round of `num` texts */
-    double price;   /* of a token in the last round, in seconds */
-    double money;   /* seconds for probes; what they cost is taken off */
+    double *memory;  /* for a round */
+    double price;    /* of a token more in the last round with drafts, in seconds */
+    double average;  /* of all its tokens */
+    double money;    /* seconds for probes; what they cost is taken off */
     int64_t now;
     int32_t num_kinds, draft, draft_kind, max_k, max_lookup; /* draft: its proposer; -1: none */
     int32_t is_held_back;
-    /* Of the last round: seconds of a plain step, and of a step without drafts but with prompts;
-     * texts and tokens of that. */
-    double plain, without, context;
-    int32_t num, tokens, width;
+    /* Of the last round: seconds of a plain step, of a step without drafts but with prompts, and
+     * of drafting; texts and tokens of that. */
+    double plain, without, context, drafting;
+    int32_t num, tokens, width, is_limited;
 } Controller;
 
 /* What became of a round. */
@@ -66,7 +78,10 @@ typedef struct {
 double step_seconds(const Controller *controller, int tokens);
 /* Numbers of `memory` for so many candidates. */
 int64_t memory_of_round(const Controller *controller, const Candidate *candidates, int32_t num);
-void plan_round(Controller *controller, const Candidate *candidates, int32_t num,
-                int32_t other_tokens, Plan *plans);
+/* For whom the draft writes, and how much. */
+void wish_drafts(Controller *controller, const Candidate *candidates, int32_t num,
+                 int32_t other_tokens, Wish *wishes);
+/* What is verified, of the same candidates after that. */
+void plan_round(Controller *controller, const Candidate *candidates, Plan *plans);
 void learn_round(Controller *controller, const Plan *plans, const Outcome *outcomes, int32_t num,
                  Round *rounds, Settled *settled);

@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, Structure, c_double, c_int, c_int32, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_double, c_int, c_int32, c_int64, c_uint8, c_void_p
 from functools import cache
 from typing import Any
 
+from outdraft.engine.confidence import GRADES
 from outdraft.engine.native.library import library
 from outdraft.errors import OptionError
 
 BANDS, POSITIONS, PROPOSERS, LOOKUPS = 5, 16, 4, 2
 
 _BY_BAND = (c_double * POSITIONS) * BANDS
+_BY_GRADE = ((c_double * GRADES) * POSITIONS) * BANDS
+_GRADES = c_uint8 * POSITIONS
 
 
 class CKind(Structure):
@@ -22,7 +25,9 @@ class CKind(Structure):
         ("tried", _BY_BAND),
         ("refused", _BY_BAND),
         ("hazards", _BY_BAND),
-        ("sums", _BY_BAND),
+        ("seen", _BY_GRADE),
+        ("shares", _BY_GRADE),
+        ("is_graded", c_int32),
     ]
 
 
@@ -43,15 +48,19 @@ class CText(Structure):
         ("seconds", c_double),
         ("lag", c_double),
         ("written", c_double),
+        ("seen", c_double * GRADES),
+        ("usual", c_double * GRADES),
         ("due", c_int64),
         ("gap", c_int64),
         ("band", c_int32),
         ("is_off", c_int32),
+        ("is_probed", c_int32),
     ]
 
 
 class CRound(Structure):
     _fields_ = [
+        ("grades", c_void_p),
         ("text", c_int32),
         ("kind", c_int32),
         ("proposer", c_int32),
@@ -103,12 +112,21 @@ class CCandidate(Structure):
         ("left", c_int32),
         ("num_lookups", c_int32),
         ("lookups", CLookup * LOOKUPS),
+        ("num_drafted", c_int32),
+        ("grades", _GRADES),
+    ]
+
+
+class CWish(Structure):
+    _fields_ = [
+        ("floor", c_double),
+        ("chances", c_double * GRADES),
+        ("k", c_int32),
     ]
 
 
 class CPlan(Structure):
     _fields_ = [
-        ("floor", c_double),
         ("expected", c_double),
         ("weight", c_double),
         ("text", c_int32),
@@ -117,7 +135,8 @@ class CPlan(Structure):
         ("k", c_int32),
         ("why", c_int32),
         ("behind", c_int32),
-        ("is_drafted", c_int32),
+        ("num_drafted", c_int32),
+        ("grades", _GRADES),
     ]
 
 
@@ -143,6 +162,7 @@ class CController(Structure):
         ("prices", CPrices),
         ("memory", c_void_p),
         ("price", c_double),
+        ("average", c_double),
         ("money", c_double),
         ("now", c_int64),
         ("num_kinds", c_int32),
@@ -154,9 +174,11 @@ class CController(Structure):
         ("plain", c_double),
         ("without", c_double),
         ("context", c_double),
+        ("drafting", c_double),
         ("num", c_int32),
         ("tokens", c_int32),
         ("width", c_int32),
+        ("is_limited", c_int32),
     ]
 
 
@@ -179,9 +201,13 @@ def rounds_library() -> Any:
             "($OUTDRAFT_NO_NATIVE); run `make native`, or choose another method"
         )
     controller, plans = POINTER(CController), POINTER(CPlan)
-    lib.kind_begin.argtypes = [POINTER(CKind), c_double]
+    lib.kind_begin.argtypes = [POINTER(CKind), c_double, c_int32]
     lib.text_begin.argtypes = [POINTER(CText), c_int32]
-    lib.expect_gains.argtypes = [POINTER(CKind), POINTER(CText), c_int32, c_int32, c_void_p]
+    belief = [POINTER(CKind), POINTER(CText), c_int32]
+    lib.expect_gains.argtypes = [*belief, c_void_p, c_int32, c_void_p]
+    lib.expect_worth.argtypes = [*belief, c_int32, c_double, c_double, c_void_p, c_void_p]
+    lib.learn_grades.argtypes = [POINTER(CKind), POINTER(CText), c_void_p, c_int32]
+    lib.work_out_shares.argtypes = [POINTER(CKind)]
     lib.learn_rounds.argtypes = [
         POINTER(CKind), c_int32, POINTER(CText), POINTER(CRound), c_int32, c_int64,
     ]  # fmt: skip
@@ -190,11 +216,15 @@ def rounds_library() -> Any:
     lib.step_seconds.restype = c_double
     lib.memory_of_round.argtypes = [controller, POINTER(CCandidate), c_int32]
     lib.memory_of_round.restype = c_int64
-    lib.plan_round.argtypes = [controller, POINTER(CCandidate), c_int32, c_int32, plans]
+    lib.wish_drafts.argtypes = [
+        controller, POINTER(CCandidate), c_int32, c_int32, POINTER(CWish),
+    ]  # fmt: skip
+    lib.plan_round.argtypes = [controller, POINTER(CCandidate), plans]
     lib.learn_round.argtypes = [
         controller, plans, POINTER(COutcome), c_int32, POINTER(CRound), POINTER(CSettled),
     ]  # fmt: skip
-    for each in (lib.kind_begin, lib.text_begin, lib.expect_gains, lib.learn_rounds,
+    for each in (lib.kind_begin, lib.text_begin, lib.expect_gains, lib.expect_worth,
+                 lib.learn_grades, lib.work_out_shares, lib.learn_rounds, lib.wish_drafts,
                  lib.plan_round, lib.learn_round):  # fmt: skip
         each.restype = None
     return lib

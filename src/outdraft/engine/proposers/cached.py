@@ -7,12 +7,15 @@ from typing import Generic, TypeVar
 import torch.nn.functional as F
 from torch import Tensor, cat
 
+from outdraft.engine.confidence import Trust, grade_of
 from outdraft.engine.kv_cache import BlockPool
 from outdraft.engine.proposers.proposer import Proposal
 from outdraft.engine.sampling import (
+    Drawn,
     Row,
     Stream,
     draw,
+    draw_surely,
     probabilities,
     processed_logits,
 )
@@ -62,11 +65,27 @@ class GrowingDraft(Generic[Text]):
     sequence: Sequence
     text: Text
     k: int
+    trust: Trust | None = None
     tokens: list[int] = field(default_factory=list)
     probs: list[Tensor] = field(default_factory=list)  # (1, V) each
+    grades: list[int] = field(default_factory=list)
+    chance: float = 1.0  # that all tokens are accepted, by their grades
+
+    @property
+    def wants_more(self) -> bool:
+        if len(self.tokens) >= self.k:
+            return False
+        return self.trust is None or self.chance >= self.trust.floor
+
+    def add(self, token: int, margin: float | None) -> None:
+        self.tokens.append(token)
+        if self.trust is not None and margin is not None:
+            self.grades.append(grade_of(margin))
+            self.chance *= self.trust.chances[self.grades[-1]]
 
     def proposal(self) -> Proposal:
-        return Proposal(self.tokens[: self.k], cat(self.probs[: self.k]) if self.probs else None)
+        probs = cat(self.probs[: self.k]) if self.probs else None
+        return Proposal(self.tokens[: self.k], probs, grades=self.grades[: self.k])
 
 
 class Sampler:
@@ -87,19 +106,22 @@ class Sampler:
     def draw(self, drafts: Seq[GrowingDraft[Text]], logits: Tensor) -> None:
         """Appends one token to each: logits (len(drafts), draft vocabulary)."""
         rows = [Row(each.sequence, tuple(each.tokens)) for each in drafts]
+        is_graded = any(each.trust is not None for each in drafts)
         if self._target_ids is None:
-            drawn, probs = self._draw_shared(rows, logits)
+            drawn, probs = self._draw_shared(rows, logits, is_graded=is_graded)
         else:
-            drawn, probs = self._draw_mapped(rows, logits, self._target_ids)
-        for index, (each, token) in enumerate(zip(drafts, drawn.tolist(), strict=True)):
-            each.tokens.append(token)
+            drawn, probs = self._draw_mapped(rows, logits, self._target_ids, is_graded=is_graded)
+        for index, (each, token) in enumerate(zip(drafts, drawn.columns.tolist(), strict=True)):
+            each.add(token, None if drawn.margins is None else drawn.margins[index])
             if probs is not None:
                 each.probs.append(probs[index : index + 1])
 
-    def _draw_shared(self, rows: Seq[Row], logits: Tensor) -> tuple[Tensor, Tensor | None]:
+    def _draw_shared(
+        self, rows: Seq[Row], logits: Tensor, *, is_graded: bool
+    ) -> tuple[Drawn, Tensor | None]:
         """Token ids are the target's; either vocabulary may be padded further."""
         processed = processed_logits(logits[:, : self._vocab_size], rows)
-        drawn = draw(processed, rows, self._stream)
+        drawn = self._draw(processed, rows, is_graded=is_graded)
         if not self._keep_probs:
             return drawn, None
         probs = probabilities(processed, rows)
@@ -107,23 +129,31 @@ class Sampler:
         return drawn, F.pad(probs, (0, missing)) if missing else probs
 
     def _draw_mapped(
-        self, rows: Seq[Row], logits: Tensor, target_ids: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
+        self, rows: Seq[Row], logits: Tensor, target_ids: Tensor, *, is_graded: bool
+    ) -> tuple[Drawn, Tensor | None]:
         shape = (len(rows), self._vocab_size)
         if not all(_is_plain(row) for row in rows):
             full = logits.new_full(shape, float("-inf")).index_copy_(1, target_ids, logits)
             processed = processed_logits(full, rows)
-            drawn = draw(processed, rows, self._stream)
+            drawn = self._draw(processed, rows, is_graded=is_graded)
             # NaN where every draft token is ruled out.
             probs = probabilities(processed, rows).nan_to_num_(0.0) if self._keep_probs else None
             return drawn, probs
         # Everything can be done within the draft vocabulary.
         processed = processed_logits(logits, rows)
-        drawn = target_ids[draw(processed, rows, self._stream, self._noise_ids)]
+        drawn = self._draw(processed, rows, self._noise_ids, is_graded=is_graded)
+        drawn = Drawn(target_ids[drawn.columns], drawn.margins)
         if not self._keep_probs:
             return drawn, None
         probs = probabilities(processed, rows)
         return drawn, probs.new_zeros(shape).index_copy_(1, target_ids, probs)
+
+    def _draw(
+        self, processed: Tensor, rows: Seq[Row], ids: Tensor | None = None, *, is_graded: bool
+    ) -> Drawn:
+        if is_graded:
+            return draw_surely(processed, rows, self._stream, ids)
+        return Drawn(draw(processed, rows, self._stream, ids))
 
 
 def _is_plain(row: Row) -> bool:

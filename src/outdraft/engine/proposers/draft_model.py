@@ -35,7 +35,8 @@ class DraftModelProposer(CachedProposer[_Text]):
 
     def propose(self, requests: Seq[DraftRequest]) -> list[Proposal]:
         drafts = [
-            GrowingDraft(each.sequence, self._recall(each.sequence), each.k) for each in requests
+            GrowingDraft(each.sequence, self._recall(each.sequence), each.k, each.trust)
+            for each in requests
         ]
         self._catch_up(drafts)
         active = [each for each in drafts if self._may_start(each)]
@@ -101,9 +102,7 @@ class DraftModelProposer(CachedProposer[_Text]):
     def _may_continue(self, draft: GrowingDraft[_Text]) -> bool:
         end = len(draft.sequence.tokens) + len(draft.tokens)
         return (
-            len(draft.tokens) < draft.k
-            and end <= self._max_context
-            and self.pool.grow(draft.text.table, end)
+            draft.wants_more and end <= self._max_context and self.pool.grow(draft.text.table, end)
         )
 
     def _draft_one(self, active: Seq[GrowingDraft[_Text]]) -> None:

@@ -64,8 +64,9 @@ class EagleProposer(CachedProposer[_Text]):
         if text is not None:
             end = min(text.num_seen, len(sequence))
             is_longer = text.origin == 0 and end // self.pool.block_size > len(text.hashes)
-            if is_longer and text.was_asked:
-                self._read([(sequence, text)])  # the last full block, for a text that continues it
+            # The last full block, for a text that continues it; more where drafts were given up.
+            if is_longer and text.was_asked and text.num_unread <= self.pool.block_size:
+                self._read([(sequence, text)])
         super().release(sequence)
 
     @torch.inference_mode()
@@ -194,16 +195,17 @@ class EagleProposer(CachedProposer[_Text]):
         # The last draft is not read: it needs no entry.
         while k and not self.pool.grow(text.table, end + k - 1):
             k -= 1
-        return GrowingDraft(sequence, text, k) if k else None
+        return GrowingDraft(sequence, text, k, request.trust) if k else None
 
     def _draft(self, active: Seq[GrowingDraft[_Text]]) -> None:
-        """One token at a time for all sequences. Shorter drafts are cut at the end."""
+        """One token at a time for all sequences, until none wants more. Shorter drafts are cut at
+        the end."""
         self._fuse([each.text for each in active])
         runs = [self._take_run(each.sequence, each.text, len(each.sequence), 1) for each in active]
         k = max(each.k for each in active)
         chain = self._runner.start_chain(runs, k)
         self._sampler.draw(active, chain.logits)
-        for _ in range(k - 1):
+        while any(each.wants_more for each in active):
             chain.extend([each.tokens[-1] for each in active])
             self._sampler.draw(active, chain.logits)
 

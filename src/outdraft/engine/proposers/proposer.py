@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from outdraft.engine.confidence import Trust
 from outdraft.engine.sequence import Sequence
 
 
@@ -22,6 +23,7 @@ from outdraft.engine.sequence import Sequence
 class DraftRequest:
     sequence: Sequence
     k: int  # at most so many tokens
+    trust: Trust | None = None  # the draft is to say how sure it is, and to stop where it is not
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class Proposal:
     # rule needs it. None: the proposer is sure of its tokens.
     probs: Tensor | None = None
     match: int = 0  # of a lookup: tokens of the text's end that it found earlier
+    grades: Seq[int] = ()  # how sure it is of each token, where the request has a trust
 
 
 class Observation(NamedTuple):
