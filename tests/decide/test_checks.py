@@ -123,8 +123,9 @@ def test_a_promised_first_token_makes_a_late_one_worse() -> None:
 def test_a_tail_that_loses_with_the_mean_is_no_split_and_not_fine_either() -> None:
     """A P99 of 0.64 was "ok", because it was to be no worse when the mean is better."""
     tail = checks(e2e=about(0.8), p99=about(0.7))["tail"]
-    assert (tail.state, tail.threshold) == (WARN, "P99 no worse")
-    assert tail.advice == "the slowest requests get slower, and the average is no better"
+    assert (tail.state, tail.threshold) == (WARN, "P99 not clearly worse: speedup [0.70, 0.70]")
+    assert tail.advice == "the slowest requests get slower, and the average is not clearly better"
+    assert checks(e2e=about(0.8), p99=between(0.6, 1.1))["tail"].state == OK, "it may be better"
     assert checks(e2e=about(0.8), p99=about(1.1))["tail"].state == OK
     assert "the traffic is mixed" in checks(e2e=about(1.2), p99=about(0.7))["tail"].advice
 

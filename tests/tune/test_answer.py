@@ -19,6 +19,7 @@ from outdraft.tune.results import (
     PROFILED,
     RACED,
     ArmResult,
+    FinalPrompts,
     LoadResult,
     Results,
     ScheduleResult,
@@ -235,13 +236,18 @@ def test_why_a_higher_figure_is_not_chosen() -> None:
         "likely to be too high."
     )
     first_blocks = replace(rival, state=PROFILED, predicted=1.1)
-    hoped = replace(judged, arms=(judged.arms[0], replace(best, predicted=1.3), first_blocks))
+    arms = (judged.arms[0], replace(best, predicted=1.3), first_blocks)
+    hoped = replace(judged, arms=arms, prompts=FinalPrompts(8, 0, 16))
     assert why_not_higher(hoped)[0].endswith(
         "; the choice was made by what the first blocks predicted: eagle head k=5 1.30x, suffix "
         "k=4 1.10x."
     )
+    by = "the choice was made by"
     unknown = replace(hoped, arms=(*judged.arms[:2], first_blocks))
-    assert why_not_higher(unknown)[0] == said, "of the best arm no prediction is known"
+    assert by not in why_not_higher(unknown)[0], "of the best arm no prediction is known"
+    both = replace(hoped, arms=(*arms, replace(rival, name="suffix k=3", measured=None)))
+    assert by not in why_not_higher(both)[0], "another one raced"
+    assert by not in why_not_higher(replace(hoped, prompts=None))[0], "results of before"
     raced = replace(judged, arms=(*judged.arms[:1], replace(best, raced=best.measured), rival))
     assert why_not_higher(raced)[0].endswith(
         "; in the race eagle head k=5 had 1.41x, and predictions and other draft lengths counted "

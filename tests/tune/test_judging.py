@@ -34,6 +34,15 @@ def test_an_arm_that_fails_one_request_in_four_is_not_shipped(failing: int, deci
     assert ("ngram k=8: 10 of 40 requests failed (25.0%)" in reasons) == bool(failing)
 
 
+def test_requests_that_fail_without_a_block_of_off_beside_them_count() -> None:
+    blocks = final(1.5)
+    lost = blocks_of({EIGHT: dict.fromkeys(range(MIN_BLOCKS, MIN_BLOCKS + 5), 1.5)}, 0, failing=4)
+    blocks[name_of(EIGHT)] = [*blocks[name_of(EIGHT)], *lost[name_of(EIGHT)]]
+    judgement = judged(blocks)
+    assert judgement.evidence.error_rate == pytest.approx(20 / (8 * (2 * MIN_BLOCKS + 5)))
+    assert judgement.verdict.decision == "INCONCLUSIVE"
+
+
 def test_a_gain_end_to_end_at_a_loss_in_the_objective_is_no_ship() -> None:
     """1.5 times as fast from end to end, but all of it before the first token."""
     blocks = final(1.5)

@@ -195,3 +195,16 @@ class TestWhatIsAskedAgain:
         }
         siblings = (*NGRAM, good)
         assert other_texts(siblings, blocks, Agreement(16, 16)).keys() == set(map(name_of, NGRAM))
+
+    def test_who_writes_other_texts_than_off_on_its_own_card(self) -> None:
+        (good,) = arms_of(("suffix",), range(3, 4))
+        other_off = replace(
+            self.block(OFF),
+            records=tuple(
+                replace(each, text=f"not {each.text}") for each in self.block(OFF).records
+            ),
+        )
+        blocks = {name_of(OFF): [other_off], name_of(good): [self.block(good)]}
+        floor = Agreement(16, 16)
+        assert other_texts((good,), blocks, floor)
+        assert not other_texts((good,), blocks, floor, {name_of(good): [self.block(OFF)]})

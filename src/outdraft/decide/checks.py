@@ -16,6 +16,7 @@ from outdraft.plan.findings import (
     rules,
     size_ratio_check,
 )
+from outdraft.stats.ratios import Ratio
 
 _OTHER = (
     "same as the target's",
@@ -27,7 +28,7 @@ _TEXTS = {
         "at least {limits.speedup:g}",
         "{small_gain}",
     ),
-    "tail": ("P99 no worse", "{slower}"),
+    "tail": ("P99 not clearly worse{interval}", "{slower}"),
     "ttft": (
         "first tokens not clearly later{interval}",
         "{later}{promised}",
@@ -74,7 +75,7 @@ _SPLIT = (
     "requests get faster on average and the slowest ones get slower: the traffic is mixed; measure "
     "each category and temperature by itself, and switch speculation off for those that lose"
 )
-_NO_SPLIT = "the slowest requests get slower, and the average is no better"
+_NO_SPLIT = "the slowest requests get slower, and the average is not clearly better"
 
 _WITHOUT_DRAFT = ("ngram", "suffix")
 # What these checks advise, by what proposes: method, or "" where that is not known
@@ -158,17 +159,22 @@ def _speed(evidence: Evidence, limits: Thresholds) -> Iterator[Check]:
         is_small = main.estimate < limits.speedup
         yield _check("speedup", main.estimate, is_small, limits=limits, **words)
     if main is not None and tail is not None:
-        is_split = main.estimate > 1
+        is_worse = tail.high is not None and tail.high < 1
+        is_split = main.low is not None and main.low > 1
         state, slower = (FAIL, _SPLIT) if is_split else (WARN, _NO_SPLIT)
-        yield _check("tail", tail.estimate, tail.estimate < 1, state, slower=slower)
+        words = {"interval": _interval(tail), "slower": slower}
+        yield _check("tail", tail.estimate, is_worse, state, **words)
     if ttft is not None:
         is_longer = ttft.high is not None and ttft.high < 1
         promised = "; the service promises a time to first token" if evidence.ttft_bound else ""
         state = FAIL if evidence.ttft_bound else WARN
-        interval = "" if ttft.low is None else f": speedup [{ttft.low:.2f}, {ttft.high:.2f}]"
         later = _advice("later", evidence.method)
-        words = {"interval": interval, "promised": promised, "later": later}
+        words = {"interval": _interval(ttft), "promised": promised, "later": later}
         yield _check("ttft", ttft.estimate, is_longer, state, **words)
+
+
+def _interval(ratio: Ratio) -> str:
+    return "" if ratio.low is None else f": speedup [{ratio.low:.2f}, {ratio.high:.2f}]"
 
 
 def _acceptance(

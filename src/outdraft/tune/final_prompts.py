@@ -13,7 +13,8 @@ _FEW = 40  # with fewer, a few that gain by far make an interval too narrow
 
 
 def count_prompts(raced: Iterable[Block], judged: Iterable[Block]) -> FinalPrompts | None:
-    """From the blocks of all arms in the race and in the final; None without a final."""
+    """From blocks of all arms in the race, and those of the final that are compared; None without
+    any of these."""
     before, final = (
         [each.prompt_id for block in blocks for each in block.records if not each.is_warmup]
         for blocks in (raced, judged)
@@ -35,20 +36,22 @@ def prompt_notes(load: LoadResult) -> Iterator[str]:
 
 
 def measured_anew(loads: Sequence[LoadResult]) -> str:
-    """That the best arm was, and on what; empty where nothing was judged."""
-    if all(load.verdict is None for load in loads):
+    """That the best arm was, at which loads, and on what; empty where nothing was judged."""
+    judged = [load for load in loads if load.verdict is not None]
+    if not judged:
         return ""
     said = "The best arm was measured anew after it was chosen"
-    known = [(load, load.prompts) for load in loads if load.prompts is not None]
-    if not known:  # results of before do not say on what
-        return f"{said}."
+    if len(judged) < len(loads):
+        named = joined([load.name for load in judged])
+        said = f"At {named} the best arm was measured anew after it was chosen"
+    known = [(load, load.prompts) for load in judged if load.prompts is not None]
     shared = [
         f"{prompts.num_raced} of {prompts.num} at {load.name}"
         for load, prompts in known
         if prompts.num_raced
     ]
-    if not shared:
-        return f"{said}, on other prompts."
+    if not shared:  # results of before do not say on what
+        return f"{said}, on other prompts." if len(known) == len(judged) else f"{said}."
     return f"{said}. Of the prompts of that final, the race had {joined(shared)} too."
 
 

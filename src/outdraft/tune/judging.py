@@ -71,8 +71,11 @@ def judge(
     if of_visits:
         evidence = evidence_of_visits(evidence, of_visits)
     texts = [each for each in (evidence.texts, texts_of(arm, raced)) if each is not None]
+    every = [each for its in sent.values() for each in its if not each.is_warmup]
     evidence = replace(
         evidence,
+        # As in the problems: requests that failed count in blocks without one beside them too.
+        error_rate=sum(not each.ok for each in every) / len(every) if every else 0.0,
         # Texts had no part in choosing the arm, so those of the race count too.
         texts=texts[0] + texts[1] if len(texts) == 2 else next(iter(texts), None),
         unquantized_acceptance=_unquantized(arm, evidence, raced),

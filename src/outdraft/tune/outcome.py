@@ -110,7 +110,7 @@ def make_results(
         num_requests=journal.num_requests,
         step_seconds={} if steps is None else {str(n): s for n, s in steps.measured.items()},
         notes=(
-            *_notes(outcomes, journal),
+            *_notes(outcomes, settings.loads, journal),
             *busy_notes(journal),
             *out_of_time.notes,
             *context.warnings,
@@ -121,7 +121,7 @@ def make_results(
     )
 
 
-def _notes(outcomes: Sequence[LoadOutcome], journal: Journal) -> list[str]:
+def _notes(outcomes: Sequence[LoadOutcome], loads: Sequence[Load], journal: Journal) -> list[str]:
     reasons = {each.result.name: _why_unclear(each) for each in outcomes}
     notes = [f"{name}: {reason}" for name, reason in reasons.items() if reason]
     for each in outcomes:
@@ -134,11 +134,11 @@ def _notes(outcomes: Sequence[LoadOutcome], journal: Journal) -> list[str]:
             arms = ", ".join(arm for arm in failures if failures[arm] == reason)
             notes.append(f"{each.result.name}: failed: {arms} ({reason})")
     notes += [note for each in outcomes for note in prompt_notes(each.result)]
-    every = journal.blocks.values()
-    blocks = [each for each in every if each.load in reasons or f", {FINAL} of " in each.load]
+    asked_again = {texts_part(load).name for load in loads}  # for texts, which no client changes
+    blocks = [each for each in journal.blocks.values() if each.load not in asked_again]
     if unfit := sum(bool(each.problems) for each in blocks):
-        why = "the client was not fit to measure (see the journal)"
-        notes.append(f"left out of {len(blocks)} blocks that are compared: {unfit}; {why}")
+        where = f"in {unfit} of {len(blocks)} blocks the client was not fit to measure"
+        notes.append(f"{where} (see the journal): nothing is compared with those")
     return notes
 
 
@@ -197,7 +197,8 @@ def load_result(
         own, others = (off, own) if arm.is_off else (own, off)
         blocks = paired_blocks(own, others) or valid_blocks(own)
         beside = valid_records(paired_blocks(off, blocks))
-        return _arm_result(arm, standing, blocks, beside, objective, level, visits)
+        sent = valid_records(own)
+        return _arm_result(arm, standing, blocks, beside, sent, objective, level, visits)
 
     return LoadResult(
         name=load.name,
@@ -210,7 +211,12 @@ def load_result(
             {name_of(OFF): journal.of(load.name, name_of(OFF))},
             journal.of(texts_part(load).name, name_of(OFF)),
         ),
-        prompts=count_prompts(*(journal.at(each.name) for each in (load, final))),
+        prompts=None
+        if standing.verdict is None
+        else count_prompts(
+            valid_blocks(journal.at(load.name)),
+            (*paired_blocks(final_off, judged), *paired_blocks(judged, final_off)),
+        ),
     )
 
 
@@ -219,6 +225,7 @@ def _arm_result(
     standing: Standing,
     blocks: Sequence[Block],  # of the arm: every figure is of the same ones
     off: Sequence[Record],  # beside them
+    sent: Sequence[Record],  # in all its valid blocks, as the verdict counts failures
     objective: Objective,
     level: float,
     of_visits: float,  # variance of a visit, where arms did not take turns
@@ -254,7 +261,7 @@ def _arm_result(
         acceptance_length=acceptance.length,
         acceptance_source="" if acceptance.rate is None else _source(is_reported=is_reported),
         num_requests=len(done),
-        num_errors=sum(not each.ok and not each.is_warmup for each in records),
+        num_errors=sum(not each.ok and not each.is_warmup for each in sent),
         tokens_per_s=_per_s(blocks, lambda each: each.completion_tokens or 0),
         goodput_per_s=None if slo is None else _per_s(blocks, lambda each: meets(each, slo)),
         ttft_ms=_ms(each.ttft_ns for each in timed),
@@ -321,11 +328,13 @@ def _per_s(blocks: Sequence[Block], count: Callable[[Record], int]) -> float | N
 def acceptance_results(
     arms: Sequence[Speculation], loads: Sequence[Load], journal: Journal
 ) -> tuple[AcceptanceResult, ...]:
-    """Of each proposer at the longest draft that was measured, over all loads."""
+    """Of each proposer at the longest draft that was measured: first blocks and race of all loads
+    together. What a final measured is in the row of its arm."""
     results = []
     for members in by_proposer(arms).values():
         for arm in reversed(members):
-            blocks = [each for load in loads for each in journal.of(load.name, name_of(arm))]
+            measured = (journal.of(load.name, name_of(arm)) for load in loads)
+            blocks = [each for own in measured for each in valid_blocks(own)]
             if blocks:
                 results.append(_acceptance_result(arm, blocks))
                 break

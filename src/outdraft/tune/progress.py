@@ -7,7 +7,7 @@ from typing import Protocol
 from outdraft.measure.plateau import counted_ns
 from outdraft.speculation import OFF, Speculation
 from outdraft.stats.ratios import Ratio
-from outdraft.tune.arm import FINAL, Load, name_of, proposer_name
+from outdraft.tune.arm import FINAL, SCHEDULE, Load, name_of, proposer_name
 from outdraft.tune.journal import (
     Block,
     Failure,
@@ -15,6 +15,8 @@ from outdraft.tune.journal import (
     Start,
     count_drafts,
     done_records,
+    paired_blocks,
+    valid_blocks,
     valid_records,
 )
 from outdraft.tune.race import Standing
@@ -32,7 +34,7 @@ class ArmFigures:
     num_requests: int = 0  # that succeeded
     tokens_per_s: float | None = None
     acceptance: float | None = None
-    measured: Ratio | None = None  # over off: in the final where it has begun, else in the race
+    measured: Ratio | None = None  # over off
     start_s: float | None = None  # of the engine, where that was started here
 
 
@@ -69,28 +71,50 @@ FiguresCache = dict[tuple[object, ...], ArmFigures]
 
 def figures_of(
     settings: SearchSettings,
+    phase: str,
     load: Load,
     best: Speculation | None,
     journal: Journal,
     cache: FiguresCache,
 ) -> dict[str, ArmFigures]:
-    """Of the arms that were measured or started here, off first. `best`: judged in the final."""
-    race = load.in_part("")
-    final = race.in_part(FINAL, "" if best is None else name_of(best)).name
+    """Of the arms that were measured or started here, off first: those of the race, in the final
+    of off and the arm that is judged those of the final, of a schedule its own and off's alone.
+    Of a final in visits there is no ratio: its interval would lack what visits differ by."""
     found = {}
-    for arm in (OFF, *settings.arms):
+    judged = [] if best is None else [best]
+    for arm in (OFF, *(judged if phase == SCHEDULE else settings.arms)):
+        own, others = _measured(settings, phase, load, arm, best, journal)
+        blocks = paired_blocks(own, others) or valid_blocks(own)
+        has_ratio = not arm.is_off and not (settings.in_visits and phase == FINAL)
+        off = paired_blocks(others, blocks) if has_ratio else []
         name = name_of(arm)
-        blocks = journal.of(race.name, name)
-        off = journal.of(race.on(settings.cards.of(arm)).name, name_of(OFF))
-        if arm in (OFF, best) and (judged := journal.of(final, name)):
-            blocks, off = judged, journal.of(final, name_of(OFF))
         starts = [each.duration_s for each in journal.starts if each.arm == name]
-        if blocks or starts:
+        if own or starts:
             key = (name, _keys(blocks), _keys(off), len(starts))
             if key not in cache:
                 cache[key] = _figures(settings, arm, blocks, off, starts)
             found[name] = cache[key]
     return found
+
+
+def _measured(
+    settings: SearchSettings,
+    phase: str,
+    load: Load,
+    arm: Speculation,
+    best: Speculation | None,
+    journal: Journal,
+) -> tuple[list[Block], list[Block]]:
+    """What is shown of an arm, and those that it is compared with: off's, or beside off those of
+    the arm that is judged."""
+    race, off = load.in_part(""), name_of(OFF)
+    subject = off if best is None else name_of(best)
+    part = race.in_part(phase, subject).name
+    own = journal.of(part, name_of(arm)) if phase in (FINAL, SCHEDULE) else []
+    if own or phase == SCHEDULE:
+        return own, journal.of(part, subject if arm.is_off else off)
+    beside = race.on(settings.cards.of(arm)).name
+    return journal.of(race.name, name_of(arm)), journal.of(beside, off)
 
 
 def _keys(blocks: Sequence[Block]) -> tuple[tuple[str, int, bool], ...]:
@@ -108,7 +132,7 @@ def _figures(
     done, spent_ns = done_records(blocks), sum(counted_ns(each.records) for each in blocks)
     num_tokens = sum(each.completion_tokens or 0 for each in done)
     ratio = None
-    if not arm.is_off and off and blocks:
+    if off:
         ratio = settings.rules.objective.ratio(valid_records(off), valid_records(blocks))
     return ArmFigures(
         proposer=proposer_name(arm),

@@ -51,7 +51,7 @@ class ArmResult:
     acceptance_length: float | None = None
     acceptance_source: str = ""  # FROM_ANSWERS, FROM_COUNTERS
     num_requests: int = 0  # that succeeded
-    num_errors: int = 0
+    num_errors: int = 0  # in all valid blocks, those without one beside them too
     tokens_per_s: float | None = None
     goodput_per_s: float | None = None  # requests a second within the SLO
     ttft_ms: tuple[float, ...] = ()  # of every request; off and best only
@@ -105,7 +105,7 @@ class LoadResult:
     best: str | None  # name of an arm; None where nothing could be measured
     verdict: Verdict | None  # of best against off
     text_floor: Agreement | None = None  # of off's texts and its own, sent again
-    prompts: FinalPrompts | None = None  # None: there was no final. Not in results of before
+    prompts: FinalPrompts | None = None  # None: nothing was judged. Not in results of before
 
     def finding_on(self, arm: ArmResult) -> TextFinding:
         """Whether the arm writes off's text."""
@@ -157,7 +157,8 @@ class LoadResult:
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceResult:
-    """One proposer (method, draft, quantization, rule), over all its requests at the largest k."""
+    """One proposer (method, draft, quantization, rule) at its largest k: first blocks and race of
+    all loads together."""
 
     name: str  # e.g. "draft_model smollm2-135m-draft int8"
     k: int

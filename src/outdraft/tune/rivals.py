@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from outdraft.tune.final_prompts import other_prompts
-from outdraft.tune.results import BASELINE, FAILED, PROFILED, ArmResult, LoadResult
+from outdraft.tune.results import BASELINE, DROPPED, FAILED, RACED, ArmResult, LoadResult
 from outdraft.tune.wording import joined, loads_text, speedup_text
 
 _MOST_NAMED = 3  # arms of a sentence
@@ -55,20 +55,22 @@ def _compared(raced: Sequence[ArmResult], best: ArmResult, load: LoadResult) -> 
     why = f"{others}, and the {likely}" if others else f"The {likely}"
     said = f"{joined(names)} measured higher in the race than {_named(best)} in the final. {why}"
     if best.raced is None:
-        return f"{said}{_by_prediction(raced[:_MOST_NAMED], best)}."
+        return f"{said}{_by_prediction(raced, best, load)}."
     was_ahead = all((arm.speedup or 0.0) <= best.raced.estimate for arm in raced)
     more = "" if was_ahead else ", and predictions and other draft lengths counted too"
     return f"{said}; in the race {best.name} had {best.raced.estimate:.2f}x{more}."
 
 
-def _by_prediction(others: Sequence[ArmResult], best: ArmResult) -> str:
-    """Where it was: what the others had in their first blocks alone was not weighed against it."""
+def _by_prediction(others: Sequence[ArmResult], best: ArmResult, load: LoadResult) -> str:
+    """Where it was: no arm had more than its first blocks, which are not weighed by themselves.
+    Results of before do not say what raced, nor of which prompts the final was."""
+    if load.prompts is None or any(arm.fate in (RACED, DROPPED) for arm in load.arms):
+        return ""
     told = [(arm.name, arm.predicted) for arm in (best, *others) if arm.predicted is not None]
     figures = [predicted for _, predicted in told]
-    is_known = len(told) == 1 + len(others) and all(arm.fate == PROFILED for arm in others)
-    if not is_known or max(figures) > figures[0]:
+    if len(told) <= len(others) or max(figures) > figures[0]:
         return ""
-    predicted = ", ".join(f"{name} {figure:.2f}x" for name, figure in told)
+    predicted = ", ".join(f"{name} {figure:.2f}x" for name, figure in told[: 1 + _MOST_NAMED])
     return f"; the choice was made by what the first blocks predicted: {predicted}"
 
 

@@ -102,7 +102,7 @@ class Search:
     ) -> None:
         if self.show is None:
             return
-        figures = figures_of(self.settings, load, standing.best, self.journal, self.figures)
+        figures = figures_of(self.settings, phase, load, standing.best, self.journal, self.figures)
         self.show(Progress(
             phase, load, standing, arm, self.journal.elapsed_s(), self.settings.budget_s,
             self.settings.arms, figures, tuple(self.finished), entry, num_blocks,
@@ -224,7 +224,7 @@ class Search:
             failed = journal.failures_at(load.name)
             for part in self.shares.finals(load):
                 failed |= self._failures_in(part)
-            others = other_texts(settings.arms, blocks, self._text_floor(load))
+            others = other_texts(settings.arms, blocks, self._text_floor(load), self._offs_of(load))
             if failed.keys() | others.keys() != set(map(name_of, settings.arms)):
                 failed |= others  # without any other arm, the best of them is judged by its texts
             spent_s = self.shares.raced_s(load)

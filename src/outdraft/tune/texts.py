@@ -11,7 +11,7 @@ from outdraft.decide.texts import Agreement, TextFinding, counts_text, judge_tex
 from outdraft.measure.evidence import FLOOR_TEXTS, other_concurrency, text_agreement
 from outdraft.speculation import OFF, Speculation
 from outdraft.tune.arm import Load, by_proposer, name_of
-from outdraft.tune.journal import Block, done_records
+from outdraft.tune.journal import Block, done_records, valid_records
 
 _MOST_BLOCKS = 4  # that are asked again, however few of their requests are greedy
 
@@ -40,8 +40,8 @@ def next_again(
 
 
 def texts_of(arm: Speculation, blocks: ArmBlocks) -> Agreement | None:
-    """How far the arm's texts are off's."""
-    off, own = (done_records(blocks.get(name_of(each), ())) for each in (OFF, arm))
+    """How far the arm's texts are off's, in the blocks that its row on the page is of."""
+    off, own = (valid_records(blocks.get(name_of(each), ())) for each in (OFF, arm))
     return text_agreement(off, own)
 
 
@@ -51,14 +51,18 @@ def floor_of(blocks: ArmBlocks, again: Sequence[Block]) -> Agreement | None:
 
 
 def other_texts(
-    arms: Sequence[Speculation], blocks: ArmBlocks, floor: Agreement | None
+    arms: Sequence[Speculation],
+    blocks: ArmBlocks,
+    floor: Agreement | None,
+    offs: ArmBlocks | None = None,  # of arms on another card: off's blocks there
 ) -> dict[str, str]:
     """Names of arms that race no longer, because one of their proposer writes other texts than
     off → which one, and how many. The draft length has no part in that."""
     found: dict[str, str] = {}
     for members in by_proposer(arm for arm in arms if not arm.is_lossy).values():
         for arm in members:
-            texts = texts_of(arm, blocks)
+            off = (offs or {}).get(name_of(arm), blocks.get(name_of(OFF), ()))
+            texts = texts_of(arm, {**blocks, name_of(OFF): off})
             if judge_texts(texts, floor) is TextFinding.OTHER:
                 reason = f"{name_of(arm)} writes other texts: {counts_text(texts, floor)}"
                 found |= dict.fromkeys(map(name_of, members), reason)

@@ -19,7 +19,7 @@ def test_the_main_load_is_open_and_best_comes_before_the_rest() -> None:
 
 def test_many_unmeasured_arms_are_folded() -> None:
     section = arms_section(sample_results())
-    shown, _, folded = section.partition("<summary>5 arms that were predicted, not measured")
+    shown, _, folded = section.partition("<summary>5 arms that were not measured")
     assert "predicted slower than the best" not in shown.rpartition("<details open>")[2]
     assert folded.partition("</details>")[0].count("predicted slower than the best") == 5
 

@@ -57,8 +57,10 @@ def acceptance_section(results: Results) -> Markup:
     note = f"The first {NUM_SERIES}; {left_out} more have panels of their own."
     return join(
         lead(
-            "How often draft tokens are accepted, over all requests of a proposer at its largest "
-            "draft length. A position counts as accepted only if all positions before it were."
+            "How often draft tokens are accepted, over the requests of first blocks and race, all "
+            "loads together, of a proposer at its largest draft length; the table of arms counts "
+            "each load by itself, of an arm that was judged the final. A position counts as "
+            "accepted only if all positions before it were."
         ),
         _unsplit("By temperature", proposers),
         panels(

@@ -26,9 +26,9 @@ _PAIRS = (
     "than five blocks give none. The level of an interval stands beside it."
 )
 _RACED = (
-    "The others' figures are from the race: they share an error of 5 %, and the highest of them is "
-    "likely to be too high."
+    "from the race: they share an error of 5 %, and the highest of them is likely to be too high."
 )
+_FINAL = "Figures of that arm and of off beside it are of the final; all others are"
 _MOST_UNMEASURED = 4  # arms in the table of those that were measured; more are folded
 
 
@@ -37,8 +37,9 @@ def arms_section(results: Results) -> Markup:
         return nothing("No load was measured.")
     answer = answer_of(results)
     anew = measured_anew([each.load for each in answer.loads])
+    of_what = f"{anew} {_FINAL}" if anew else "All figures are"
     return join(
-        lead(" ".join(filter(None, (_PAIRS, anew, _RACED)))),
+        lead(f"{_PAIRS} {of_what} {_RACED}"),
         [_table(each, is_open=each is answer.main) for each in map(answer.at, results.loads)],
     )
 
@@ -65,7 +66,7 @@ def _table(answer: LoadAnswer, *, is_open: bool) -> Markup:
         f"{load.name}: {states}",
         shown([arm for arm in arms if arm not in unmeasured], label),
         folded(
-            f"{len(unmeasured)} arms that were predicted, not measured",
+            f"{len(unmeasured)} arms that were not measured",
             shown(unmeasured, f"{label}, not measured"),
         )
         if unmeasured
@@ -106,7 +107,7 @@ def pruned_section(results: Results) -> Markup:
         lead("Candidates that the plan ruled out, so that no time was spent on them."),
         table(("candidate", "why"), rows, "pruned candidates", {1: "words"})
         if rows
-        else nothing("None: every candidate was measured or predicted."),
+        else nothing("None: the plan ruled out no candidate."),
     )
 
 

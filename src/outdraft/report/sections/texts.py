@@ -7,11 +7,11 @@ from outdraft.report.numbers import UNKNOWN
 from outdraft.tune.results import STATES, ArmResult, LoadResult, Results
 
 _LEAD = (
-    "Greedy texts of every arm, beside those of off to the same requests: of the best arm, those "
-    "of race and final together, as the verdict counts them. Floating point alone makes some "
-    "differ. So, where texts differed at all, off got some of its requests again at "
-    "another batch size: how many of its own texts it repeats is the floor. An arm clearly below "
-    "it is not shipped, whatever its speed."
+    "Greedy texts of every arm, beside those of off to the same requests: of the best arm, where "
+    "it was judged, those of race and final together, as the verdict counts them. Floating point "
+    "alone makes some differ. So, where texts differed at all, off got some of its requests again "
+    "at another batch size: how many of its own texts it repeats is the floor. An arm clearly "
+    "below it is not shipped, whatever its speed."
 )
 _FINDINGS = {
     TextFinding.SAME: "not clearly fewer than the floor",
