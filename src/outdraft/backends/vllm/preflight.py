@@ -9,7 +9,8 @@ from outdraft.speculation import Speculation
 
 _ON_V2 = ("eagle", "mtp")  # methods that the newer model runner has had from the beginning
 _REJECTED = ("min_p", "logit_bias")
-LEAST_DEFAULT_SLOTS = 256  # by version and card it is more: 1,024 from 70 GiB on, A100s excepted
+LEAST_DEFAULT_SLOTS = 256  # by version and card it is more
+_MOST_DEFAULT_SLOTS = 1024  # from 70 GiB on, A100s excepted
 _GRAPH_TOKENS = 512  # CUDA graphs are captured for steps of up to so many tokens
 _UNPROFILED_TOKENS = 1024  # 0.5 GB of float32 logits at 128,000 tokens of vocabulary
 
@@ -42,8 +43,11 @@ def vllm_warnings(
             "the output's distribution (issue 54282, mended after 0.28.0); use the rule coupled"
         )
     slots = _slots(serving)
-    if not is_cpu and is_v1 and (slots or LEAST_DEFAULT_SLOTS) * k >= _UNPROFILED_TOKENS:
+    if not is_cpu and is_v1 and (slots or _MOST_DEFAULT_SLOTS) * k >= _UNPROFILED_TOKENS:
         many = f"{slots} at a time" if slots else "as many as it runs by default"
+        if not slots and LEAST_DEFAULT_SLOTS * k < _UNPROFILED_TOKENS:
+            default = "its default on many cards from 70 GiB on"
+            many = f"if {_MOST_DEFAULT_SLOTS:,} run at a time ({default})"
         yield (
             f"vLLM's memory profile forgets draft tokens for {method}: sequences of {k}, {many}, "
             "may run out of memory later; lower max_num_seqs or --gpu-memory-utilization"
