@@ -9,26 +9,34 @@ SmolLM2-135M with the shipped drafts in int8, built-in prompts that no draft was
 has three or four times as many requests as run at a time: when one ends the next one starts, and
 tokens per second are counted until there is none to start. (With one wave of requests the slowest
 text sets the time, and nobody gains when others end early.) Texts have half to one and a half times
---tokens, the same for all arms. In each round all arms run one block of the same prompts, in a new
-order, in one process, and forget it afterwards. What was measured is in the journal, so that a run
-that was stopped, or reached --limit-s, goes on where it was.
+--tokens, the same for all arms.
+
+All arms write the block's texts at once, step by step in one process: the next step is of the arm
+that has written the least share of its tokens, and each arm has a clock of its own, which its own
+steps move. So whatever the machine does meets all of them. They share the weights; KV caches are
+made anew for each round, because where one lies in memory changes the speed by some 4 %. What was
+measured is in the journal, so that a run that was stopped, or reached --limit-s, goes on there.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import json
 import random
+import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from arms import machine_line, ratio, ratio_text
 from outdraft import Engine, SamplingParams, Speculation, load_engine
+from outdraft.engine import assemble, loading
+from outdraft.engine.outputs import Generation
 from outdraft.stats.percentiles import percentile
 from outdraft.workload.sets import built_in
 
@@ -87,81 +95,155 @@ def block_requests(
     ]
 
 
-def run_block(
-    engine: Engine, k: int | None, requests: list[Request], concurrency: int
-) -> dict[str, Any]:
-    waiting = deque(requests)
-    ids: list[str] = []
+class Writer:
+    """One arm's part of a block, with a clock that its own steps move."""
 
-    def start() -> None:
-        request = waiting.popleft()
-        ids.append(engine.add_request(request.prompt, request.params, k=k))
+    def __init__(
+        self, engine: Engine, k: int | None, requests: list[Request], concurrency: int
+    ) -> None:
+        self._engine, self._k = engine, k
+        self._waiting = deque(requests)
+        self._ids: list[str] = []
+        self._started: dict[str, float] = {}  # by the arm's clock
+        self._e2e: dict[str, float] = {}
+        self._texts: dict[str, list[int]] = {}
+        self._tokens, self._all_tokens = 0, sum(each.params.max_tokens for each in requests)
+        self._clock = 0.0
+        self._full: tuple[int, float] | None = None  # tokens and seconds until a place stays empty
+        self._planning: list[float] = []  # seconds, of rounds with a plan
+        self._drafted = self._accepted = 0
+        for _ in range(concurrency):
+            self._start()
 
-    began = time.perf_counter()
-    for _ in range(concurrency):
-        start()
-    done, tokens = {}, 0
-    full: tuple[int, float] | None = None  # tokens and seconds until a place stays empty
-    while engine.has_work:
-        for update in engine.step():
-            tokens += len(update.tokens)
+    @property
+    def has_work(self) -> bool:
+        return self._engine.has_work
+
+    @property
+    def share(self) -> float:
+        """Of its tokens that are written."""
+        return self._tokens / self._all_tokens
+
+    def step(self) -> None:
+        began = time.perf_counter()
+        result = self._engine.step()
+        self._clock += time.perf_counter() - began
+        if result.stats is not None and "planning" in result.stats.drafting_s:
+            self._planning.append(result.stats.drafting_s["planning"])
+        for update in result:
+            self._tokens += len(update.tokens)
             if update.generation is not None:
-                done[update.request_id] = update.generation
-                if waiting:
-                    start()
-                elif full is None:
-                    full = tokens, time.perf_counter() - began
-    whole_s = time.perf_counter() - began
-    engine.forget()
-    assert full is not None
-    generations = [done[each] for each in ids]
-    texts = json.dumps([each.tokens for each in generations])
-    return {
-        "tokens": full[0],
-        "seconds": full[1],
-        "whole": [tokens, whole_s],  # with the time in which places stay empty
-        "e2e": [(each.finished_ns - each.added_ns) / 1e9 for each in generations],
-        "texts": hashlib.sha256(texts.encode()).hexdigest()[:16],
-        "drafted": sum(each.acceptance.num_draft_tokens for each in generations),
-        "accepted": sum(each.acceptance.num_accepted_tokens for each in generations),
+                self._finish(update.request_id, update.generation)
+
+    def results(self) -> dict[str, Any]:
+        assert self._full is not None
+        texts = json.dumps([self._texts[each] for each in self._ids])
+        return {
+            "tokens": self._full[0],
+            "seconds": self._full[1],
+            "whole": [self._tokens, self._clock],  # with the time in which places stay empty
+            "e2e": [self._e2e[each] for each in self._ids],
+            "planning": [sum(self._planning), len(self._planning)],
+            "texts": hashlib.sha256(texts.encode()).hexdigest()[:16],
+            "drafted": self._drafted,
+            "accepted": self._accepted,
+        }
+
+    def _start(self) -> None:
+        request, began = self._waiting.popleft(), time.perf_counter()
+        id = self._engine.add_request(request.prompt, request.params, k=self._k)
+        self._started[id] = self._clock
+        self._clock += time.perf_counter() - began
+        self._ids.append(id)
+
+    def _finish(self, id: str, generation: Generation) -> None:
+        self._e2e[id] = self._clock - self._started[id]
+        self._texts[id] = generation.tokens
+        self._drafted += generation.acceptance.num_draft_tokens
+        self._accepted += generation.acceptance.num_accepted_tokens
+        if self._waiting:
+            self._start()
+        elif self._full is None:
+            self._full = self._tokens, self._clock
+
+
+def run_block(
+    engines: Mapping[str, Engine], requests: list[Request], concurrency: int
+) -> dict[str, dict[str, Any]]:
+    """By arm."""
+    writers = {
+        arm: Writer(engine, ARMS[arm][1], requests, concurrency) for arm, engine in engines.items()
     }
+    while working := [each for each in writers.values() if each.has_work]:
+        min(working, key=lambda each: each.share).step()
+    for engine in engines.values():
+        engine.forget()
+    return {arm: writer.results() for arm, writer in writers.items()}
 
 
-def measure(args: argparse.Namespace, journal: Path, done: set[tuple[str, int, int, str]]) -> None:
+def share_weights() -> None:
+    """Engines that are loaded from now on have the same weights."""
+
+    def kept(make: Callable[..., Any], of: Callable[..., object]) -> Callable[..., Any]:
+        known: dict[object, Any] = {}
+
+        def found(*args: Any, **kwargs: Any) -> Any:
+            key = of(*args, **kwargs)
+            if key not in known:
+                known[key] = make(*args, **kwargs)
+            return known[key]
+
+        return found
+
+    loading.load_decoder = kept(  # type: ignore[attr-defined]
+        loading.load_decoder, lambda spec, weights, **kwargs: (spec, kwargs["quantization"])
+    )
+    assemble.load_head = kept(  # type: ignore[attr-defined]
+        assemble.load_head, lambda spec, *args, **kwargs: (spec, kwargs["quantization"])
+    )
+
+
+def start_engines(arms: list[str], quantization: str) -> dict[str, Engine]:
+    """By arm, in that order, each warmed up."""
+    engines = {
+        arm: load_engine("smollm2-135m", ARMS[arm][0], quantization=quantization) for arm in arms
+    }
+    encode = next(iter(engines.values())).tokenizer.apply_chat
+    run_block(engines, block_requests("chat", 2, -1, 16, encode), 1)
+    return engines
+
+
+def measure(args: argparse.Namespace, journal: Path, done: set[tuple[str, int, int]]) -> None:
     """All blocks that the journal lacks, until time is up."""
     began = time.monotonic()
-    engines: dict[Speculation, Engine] = {}
-    arms = {arm: ARMS[arm] for arm in args.arms.split(",")}
-    for speculation in (Speculation(), *(each for each, _ in arms.values())):
-        if speculation not in engines:
-            engines[speculation] = load_engine(
-                "smollm2-135m", speculation, quantization=args.quantization
-            )
-    encode = engines[Speculation()].tokenizer.apply_chat
-    warm = block_requests("chat", 2, -1, 16, encode)
-    for speculation, k in arms.values():
-        run_block(engines[speculation], k, warm, 1)
-    print(f"engines are up after {time.monotonic() - began:.0f} s", flush=True)
+    share_weights()
     for round_ in range(args.rounds):
-        for cell in args.cells.split(","):
-            for concurrency in map(int, args.concurrency.split(",")):
-                count = 3 * concurrency if concurrency > 4 else 4 * concurrency
-                requests = block_requests(cell, count, round_, args.tokens, encode)
-                order = list(arms)
-                random.Random(f"{cell} {concurrency} {round_}").shuffle(order)
-                if all((cell, concurrency, round_, arm) in done for arm in order):
-                    continue
-                if time.monotonic() - began > args.limit_s:
-                    print("time is up; start again to go on", flush=True)
-                    return
-                results = []
-                for arm in order:
-                    speculation, k = arms[arm]
-                    where = {"cell": cell, "concurrency": concurrency, "round": round_, "arm": arm}
-                    block = run_block(engines[speculation], k, requests, concurrency)
-                    results.append({**where, **block})
-                with journal.open("a") as file:  # all arms of a round, or none
-                    file.writelines(json.dumps(each) + "\n" for each in results)
+        blocks = [
+            (cell, concurrency, round_)
+            for cell in args.cells.split(",")
+            for concurrency in map(int, args.concurrency.split(","))
+            if (cell, concurrency, round_) not in done
+        ]
+        if not blocks:
+            continue
+        arms = args.arms.split(",")
+        random.Random(f"{round_}").shuffle(arms)
+        engines = start_engines(arms, args.quantization)
+        for cell, concurrency, _ in blocks:
+            if time.monotonic() - began > args.limit_s:
+                print("time is up; start again to go on", flush=True)
+                return
+            count = 3 * concurrency if concurrency > 4 else 4 * concurrency
+            encode = engines[arms[0]].tokenizer.apply_chat
+            requests = block_requests(cell, count, round_, args.tokens, encode)
+            where = {"cell": cell, "concurrency": concurrency, "round": round_}
+            results = run_block(engines, requests, concurrency)
+            with journal.open("a") as file:  # all arms of a block, or none
+                file.writelines(
+                    json.dumps({**where, "arm": arm} | each) + "\n" for arm, each in results.items()
+                )
+        del engines
+        gc.collect()  # their KV caches are memory again before the next ones are made
 
 
 def cells_of(records: list[dict[str, Any]]) -> Iterator[tuple[str, int, dict[str, list[Any]]]]:
@@ -176,6 +258,19 @@ def cells_of(records: list[dict[str, Any]]) -> Iterator[tuple[str, int, dict[str
         yield cell, concurrency, arms
 
 
+def tail(blocks: list[Any], plain: list[Any]) -> float:
+    """P99 of e2e over all rounds, each in means of off's of that round: the machine is not the
+    same in all."""
+    return percentile(
+        [
+            seconds / statistics.mean(of_off["e2e"])
+            for own, of_off in zip(blocks, plain, strict=True)
+            for seconds in own["e2e"]
+        ],
+        0.99,
+    )
+
+
 def report(records: list[dict[str, Any]]) -> None:
     print(machine_line())
     print(
@@ -188,10 +283,7 @@ def report(records: list[dict[str, Any]]) -> None:
         }
         fixed = [arm for arm in speeds if arm not in ("off", "auto")]
         best = max(fixed, key=lambda arm: ratio(speeds[arm], speeds["off"])[0])
-        tails = {
-            arm: percentile([second for each in arms[arm] for second in each["e2e"]], 0.99)
-            for arm in ("off", "auto")
-        }
+        tails = {arm: tail(arms[arm], arms["off"]) for arm in ("off", "auto")}
         differing = sum(
             each["texts"] != plain["texts"]
             for arm in arms
@@ -203,6 +295,11 @@ def report(records: list[dict[str, Any]]) -> None:
             f"{ratio_text(ratio(speeds['auto'], speeds[best])):20} "
             f"{tails['auto'] / tails['off']:>13.2f}  {differing or 'same'}"
         )
+        spent, rounds = (sum(each["planning"][at] for each in arms["auto"]) for at in (0, 1))
+        whole_s = sum(each["whole"][1] for each in arms["auto"])
+        if rounds:
+            print(f"{'':9} a plan, lookups included: {spent / rounds * 1e6:.0f} us, "
+                  f"{spent / whole_s:.1%} of the time")  # fmt: skip
         others = (f"{arm} {ratio_text(ratio(speeds[arm], speeds['off']))}" for arm in fixed)
         print(f"{'':9} over off: {', '.join(others)}")
 
@@ -220,10 +317,7 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="of what was measured; no more")
     args = parser.parse_args()
     lines = args.journal.read_text().splitlines() if args.journal.exists() else []
-    done = {
-        (each["cell"], each["concurrency"], each["round"], each["arm"])
-        for each in map(json.loads, lines)
-    }
+    done = {(each["cell"], each["concurrency"], each["round"]) for each in map(json.loads, lines)}
     if not args.report:
         measure(args, args.journal, done)
         lines = args.journal.read_text().splitlines()
