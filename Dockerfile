@@ -18,4 +18,4 @@ VOLUME /models
 EXPOSE 8000
 HEALTHCHECK --interval=10s --start-period=120s CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/health', timeout=5)"]
 ENTRYPOINT ["outdraft"]
-CMD ["serve", "--host", "0.0.0.0", "--method", "eagle", "--draft-quantization", "int8"]
+CMD ["serve", "--host", "0.0.0.0"]

@@ -101,7 +101,7 @@ def server(name: str, slots: int) -> Iterator[str]:
             yield url
     elif name == "outdraft":
         words = [sys.executable, "-m", "outdraft", "serve", "--port", port, "--threads", 1,
-                 "--quantization", "int8", "--no-enable-prefix-caching",
+                 "--method", "off", "--quantization", "int8", "--no-enable-prefix-caching",
                  "--max-num-seqs", slots]  # fmt: skip
         with started(words, url):
             yield url

@@ -12,8 +12,8 @@ strings. A divergence is a text whose tokens differ from those of `off`; its pos
 that differs. With the `coupled` rule on a CPU there are none, and this is the evidence.
 
 The draft is the target itself in 4 bits: it agrees often, not always. `--head DIR` adds `eagle`
-with a head for the target. `--out FILE` writes every text as a line of JSON. Two versions of
-outdraft should write the same file on the same machine.
+with a head for the target, and `auto` with that head. `--out FILE` writes every text as a line of
+JSON. Two versions of outdraft should write the same file on the same machine.
 """
 
 from __future__ import annotations
@@ -132,6 +132,8 @@ def first_divergence(mine: list[int], theirs: list[int]) -> int | None:
 def _speculation(method: str, target: str, head: str | None) -> Speculation:
     if method == "eagle":
         return Speculation(method=method, draft=head, k=8)
+    if method == "auto":
+        return Speculation(method=method, draft=head)
     if method == "draft_model":
         return Speculation(method=method, draft=target, quantization="int4", k=8)
     return Speculation(method=method, k=8)
@@ -150,7 +152,7 @@ def measure(
     """`off` first, then every method against it."""
     arms: list[Arm] = []
     expected: list[list[int]] = []
-    for method in ("off", *METHODS, *(["eagle"] if head else [])):
+    for method in ("off", *METHODS, *(["eagle", "auto"] if head else [])):
         speculation = _speculation(method, target, head)
         engine = load_engine(target, speculation, dtype=dtype, quantization=quantization)
         started = time.perf_counter()
@@ -196,7 +198,7 @@ def main() -> int:
     parser.add_argument("--prompts", type=int, default=PROMPTS, metavar="N")
     parser.add_argument("--tokens", type=int, default=128, metavar="N", help="per prompt")
     parser.add_argument("--target", default="smollm2-135m")
-    parser.add_argument("--head", metavar="DIR", help="a head for the target: adds eagle")
+    parser.add_argument("--head", metavar="DIR", help="a head for the target: adds eagle, auto")
     parser.add_argument("--dtype", default="float32", help="float32 or bfloat16")
     parser.add_argument("--quantization", default="none", help="of the target: none, int8, int4")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write every text, as JSON lines")

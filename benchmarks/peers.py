@@ -38,9 +38,9 @@ from outdraft.workload.sets import choose_prompts  # noqa: E402
 
 EAGLE = ("--method", "eagle", "--draft", "smollm2-135m-eagle", "--draft-quantization")
 OURS: dict[str, tuple[str, ...]] = {
-    "float32": (),
-    "int8": ("--quantization", "int8"),
-    "int4": ("--quantization", "int4"),
+    "float32": ("--method", "off"),
+    "int8": ("--method", "off", "--quantization", "int8"),
+    "int4": ("--method", "off", "--quantization", "int4"),
     "float32 eagle k=5 int8": (*EAGLE, "int8", "--k", "5"),
     "int8 eagle k=4 int8": ("--quantization", "int8", *EAGLE, "int8", "--k", "4"),
     "int4 eagle k=4 int4": ("--quantization", "int4", *EAGLE, "int4", "--k", "4"),

@@ -86,7 +86,7 @@ class Version:
         if self._worker.stdout.readline() != "ready\n":
             raise SystemExit(f"{checkout} does not start")
         command = [sys.executable, "-m", "outdraft", "serve", "--port", "0"]
-        command += ["--threads", str(threads)]
+        command += ["--method", "off", "--threads", str(threads)]
         self._server = self._start(command, stderr=subprocess.PIPE)
         assert self._server.stderr is not None
         line = next(each for each in self._server.stderr if " at http://" in each)

@@ -42,7 +42,7 @@ from outdraft.workload.sets import choose_prompts
 
 EAGLE = ("--method", "eagle", "--draft", "smollm2-135m-eagle", "--draft-quantization", "int8")
 SERVERS = {
-    "off": (),
+    "off": ("--method", "off"),
     "eagle": (*EAGLE, "--k", "5", "--canary-share", "0.02"),
     "ngram": ("--method", "ngram", "--k", "8", "--canary-share", "0.02"),
 }

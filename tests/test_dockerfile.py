@@ -39,7 +39,8 @@ def test_it_serves_the_default_target_with_its_head_to_the_outside() -> None:
     assert entry == ["outdraft"]
     options = served(command)
     assert options["host"] == "0.0.0.0"
-    assert shipped_draft(str(options["target"]), str(options["method"])) == "smollm2-135m-eagle"
+    assert shipped_draft(str(options["target"]), "eagle") == "smollm2-135m-eagle", "auto takes it"
+    assert options["method"] is None, "so that the machine decides"
     assert str(options["port"]) == after("EXPOSE")[0] == "8000"
 
 

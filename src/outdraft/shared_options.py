@@ -27,7 +27,7 @@ ADMIN_KEY = Option("--admin-key", "of our server's admin endpoint (default: $OUT
 
 # Speculation
 METHOD = Option("--method", f"how tokens are proposed: {', '.join(OWN_METHODS)} (default: that of "
-                "the --draft, else off)", choices=METHODS)  # fmt: skip
+                "the --draft; else auto on a CPU, off on a GPU)", choices=METHODS)  # fmt: skip
 DRAFT = Option("--draft", "draft model, named like a target; or folder of a head", metavar="MODEL")
 K = Option("--k", "draft length: tokens proposed in one round at most", default=OFF.k)
 RULE = Option("--rule", f"verification rule: {', '.join(RULES)} (typical is lossy)",

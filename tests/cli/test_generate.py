@@ -336,7 +336,7 @@ class TestBadInput:
         assert "1.5" in refused(capsys, "hi", "--top-p", "1.5")
         assert "0" in refused(capsys, "hi", "--k", "0")
         assert "TOKEN_ID=BIAS" in refused(capsys, "hi", "--logit-bias", "7")
-        assert "--method" in refused(capsys, "hi", "--compare")
+        assert "--method" in refused(capsys, "hi", "--compare", "--method", "off")
         assert "--runs" in refused(capsys, "hi", "--runs", "0")
 
 

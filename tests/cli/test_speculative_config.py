@@ -268,4 +268,9 @@ class TestConflicts:
 
     def test_our_own_flags_alone_are_taken_as_they_are(self) -> None:
         assert understood("--method", "ngram", "--k", "3") == (Speculation("ngram", k=3), [])
-        assert understood() == (OFF, [])
+        assert understood("--method", "off") == (OFF, [])
+
+    def test_nothing_said_is_what_suits_the_machine(self) -> None:
+        assert understood() == (Speculation("auto", k=16), [])
+        assert understood("--device", "cuda") == (OFF, []), "planning takes too long beside it"
+        assert understood("--rule", "rejection")[0].method == "off", "its texts would depend on k"

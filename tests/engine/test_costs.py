@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence as Seq
 from pathlib import Path
 
@@ -129,17 +130,31 @@ def test_costs_are_kept(tmp_path: Path) -> None:
     kept = KeptCosts(path)
     assert kept.read() is None
     costs = RoundCosts({1: 0.01, 8: 0.02}, context=128, per_read=1e-6)
-    kept.write(costs)
+    kept.write(costs, is_steady=True)
     assert kept.read() == costs
     path.write_text("{}")  # of another version, or cut off
     assert kept.read() is None
-    kept.write(costs)
+    kept.write(costs, is_steady=True)
     os.utime(path, (0, 0))  # machines change
     assert kept.read() is None
+
+
+def test_costs_of_a_busy_moment_are_kept_for_minutes(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    kept, costs = KeptCosts(path), RoundCosts({1: 0.01, 8: 0.02})
+    for is_steady in (True, False):
+        kept.write(costs, is_steady=is_steady)
+        ages = (300, 1200)
+        found = []
+        for age in ages:
+            then = time.time() - age
+            os.utime(path, (then, then))
+            found.append(kept.read() is not None)
+        assert found == [True, is_steady]
 
 
 def test_costs_of_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     kept = KeptCosts(tmp_path / "file" / "one.json")
-    kept.write(RoundCosts({1: 0.01}))
+    kept.write(RoundCosts({1: 0.01}), is_steady=True)
     assert kept.read() is None

@@ -75,7 +75,9 @@ class Embedded:
             "--enable-per-request-metrics":
                 (True, "each answer reports its own times and acceptance"),
         })  # fmt: skip
-        if not speculation.is_off:
+        if speculation.is_off:
+            flags += make_flags({"--method": "off"})
+        else:
             flags.append(json_flag("--speculative-config", own_settings(speculation)))
         draft = None if speculation.is_off else speculation.draft
         return Launch(

@@ -36,7 +36,7 @@ def speculation_in_any_form(args: argparse.Namespace, say: Callable[[str], None]
         raise OptionError(f"{ours[0]} and the older flags both say how to speculate; keep one")
     if settings.get("model") in NGRAM_MODELS and settings.get("method") in (None, "ngram"):
         settings |= {"model": None, "method": "ngram"}
-    if not settings:
+    if not settings and args.speculative_config is None:
         return speculation_from(args)
     return Speculation.from_mapping(_with_draft(settings, args.target))
 

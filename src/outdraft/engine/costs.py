@@ -101,8 +101,8 @@ class CostsTimer:
             kept = None if self._kept is None else self._kept.read()
             if kept is None:
                 kept, is_steady = measure()
-                if self._kept is not None and is_steady:
-                    self._kept.write(kept)
+                if self._kept is not None:
+                    self._kept.write(kept, is_steady=is_steady)
             self._costs = kept
             _steps(self._runner, self._pool, 1)[0][1]()  # a warm-up, where they were kept
         return self._costs
@@ -116,7 +116,7 @@ def time_rounds(
     max_tokens: int,
     on_measured: OnMeasured = lambda done, total: None,
 ) -> tuple[RoundCosts, bool]:
-    """What rounds cost, and whether times repeat: costs of a busy moment are not worth keeping.
+    """What rounds cost, and whether times repeat: those of a busy moment are not kept for long.
 
     Each is timed between two plain steps and counts as so many of them: a machine that is slow for
     a while makes all three longer. `proposers`: those that compute, by name. Blocks of the

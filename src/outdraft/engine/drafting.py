@@ -216,13 +216,14 @@ class AutoDrafting(_Proposers):
         if not drafted.segments:
             return
         super().learn(drafted, seconds)
+        if _PLANNING not in drafted.seconds:
+            return  # a round without a plan
         outcomes = [
             Outcome(each.sequence.id, each.proposer, len(each.drafts), each.num_accepted)
             for each in drafted.segments
         ]
         drafting = {name: spent for name, spent in drafted.seconds.items() if name in self._drafts}
-        planning = drafted.seconds.get(_PLANNING, 0.0)
-        times = StepTimes(seconds - sum(drafting.values()) - planning, drafting)
+        times = StepTimes(seconds - sum(drafting.values()) - drafted.seconds[_PLANNING], drafting)
         self._controller.observe(outcomes, times)
 
     def release(self, sequence: Sequence) -> None:

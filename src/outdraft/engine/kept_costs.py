@@ -17,8 +17,9 @@ from outdraft.version import __version__
 from outdraft.whole_file import write_json
 
 _FRESH_S = 24 * 3600  # older ones are measured again: machines change
+_UNSTEADY_S = 600  # the same for those of a busy moment
 _SETTLED_S = 60  # a model that is younger may still change
-_FORM = 3  # of the file
+_FORM = 4  # of the file
 
 
 def kept_costs(
@@ -52,10 +53,13 @@ class KeptCosts:
     def read(self) -> RoundCosts | None:
         """None where there are none, or old ones, or those of another version."""
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            if time.time() - self._path.stat().st_mtime < _FRESH_S:
-                return RoundCosts.from_json(json.loads(self._path.read_text("utf-8")))
+            age = time.time() - self._path.stat().st_mtime
+            told = json.loads(self._path.read_text("utf-8"))
+            if age < (_FRESH_S if told["is_steady"] else _UNSTEADY_S):
+                return RoundCosts.from_json(told["costs"])
         return None
 
-    def write(self, costs: RoundCosts) -> None:
+    def write(self, costs: RoundCosts, *, is_steady: bool) -> None:
+        """`is_steady`: the times repeated."""
         with suppress(OutdraftError):
-            write_json(self._path, costs.to_json())
+            write_json(self._path, {"is_steady": is_steady, "costs": costs.to_json()})

@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from outdraft.catalog import file_beside, local_files, shipped_draft
+from outdraft.engine.native.library import library
 from outdraft.engine.sequence import SamplingParams
 from outdraft.errors import CatalogError, OptionError
 from outdraft.modelspec.head import draft_method, is_head
@@ -23,13 +24,19 @@ def speculation_from(args: argparse.Namespace) -> Speculation:
     """A draft alone says the method; a method that needs a draft takes the target's own one."""
     method, draft = args.method, args.draft
     if method is None:
-        method = "off" if draft is None else method_for(draft)
+        method = _usual_method(args) if draft is None else method_for(draft)
     check_own_method(method)
     if draft is None and method in WITH_DRAFT:
         draft = shipped_draft(args.target, method)
     return make_settings(
         Speculation, args, method=method, draft=draft, quantization=args.draft_quantization
     )
+
+
+def _usual_method(args: argparse.Namespace) -> str:
+    """auto, where it was seen to lose at no load: on a CPU, with the compiled library."""
+    can_choose = args.device == "cpu" and args.rule == "coupled" and library() is not None
+    return "auto" if can_choose else "off"
 
 
 def method_for(draft: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_PROBE_SHARE = 0.007  # of the time
+_PROBE_SHARE = 0.005  # of the time
 _MOST_PROBES = 1.0  # in plain steps: savings for one large probe
 _LOSS_SHARE = 0.003  # of the time
 _ALLOWANCE = 4.0  # in plain steps: losses while nothing is known yet

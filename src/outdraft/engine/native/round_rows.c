@@ -4,7 +4,7 @@
 #include <string.h>
 
 static const double MOST_WEIGHT = 4.0; /* of a token of a text that is late */
-static const double LATER = 0.02; /* of its plain steps that a text may end later */
+static const double LATER = 0.03; /* of its plain steps that a text may end later */
 
 double step_seconds(const Controller *c, int tokens) {
     double more = fmax(c->context - c->shortest, 0.0);

@@ -4,7 +4,7 @@
 #include "rounds.h"
 
 #define TINY 1e-9 /* seconds, and tokens */
-#define LARGE_GAIN 1.05 /* of all together, for which some may wait */
+#define LARGE_GAIN 1.03 /* of all together, for which some may wait */
 enum { HORIZON = 96 /* tokens over which reading a text has to pay, where it may get so many */ };
 enum { LONGEST_GAP = 32 /* rounds between probes of a text; they double */ };
 

@@ -26,8 +26,9 @@ from outdraft.engine.sequence import Sequence
 
 # Features of so many tokens wait until drafts are asked for; more are read at once, all together.
 _MAX_UNREAD = 512
-# Of a step with at most so many rows, the rows of a text are named and not copied: the step's
-# stay in memory until then. After so many steps they are copied after all.
+# Of a step with at most so many rows, or whose rows are mostly its own, the rows of a text are
+# named and not copied: the step's stay in memory until then. After so many steps they are copied
+# after all.
 _MOST_ROWS, _MOST_STEPS = 64, 32
 
 _Rows = tuple[Tensor, int, int]  # of a tensor, from the first to the end
@@ -79,7 +80,8 @@ class EagleProposer(CachedProposer[_Text]):
             first += text.num_seen - start
             if first >= end:
                 continue
-            if len(observations) > 1 and len(features) > _MOST_ROWS:
+            # A prompt that has most of the rows keeps them all.
+            if len(features) > max(_MOST_ROWS, 2 * (end - first)):
                 text.unfused.append((copy_rows(features[first:end]), 0, end - first))
             else:
                 text.unfused.append((features, first, end))
