@@ -5,11 +5,13 @@
                               [--arms off,auto,…]
     python benchmarks/auto.py --journal FILE --report
 
-SmolLM2-135M with the shipped drafts in int8, built-in prompts that no draft was trained on. A block
-has three or four times as many requests as run at a time: when one ends the next one starts, and
-tokens per second are counted until there is none to start. (With one wave of requests the slowest
-text sets the time, and nobody gains when others end early.) Texts have half to one and a half times
---tokens, the same for all arms.
+SmolLM2-135M with the shipped drafts in int8, built-in prompts that no draft was trained on, texts
+of half to one and a half times --tokens, the same for all arms. When a text ends the next one
+starts. A block has two or four times as many texts that count as run at a time, and others after
+them, which keep all places taken until the last one that counts has ended. So a place was busy for
+exactly the seconds of its texts, and tokens per second are those of the texts that count over the
+mean time that a place spent on them. (Tokens until some moment would favour arms whose texts are
+alike: where some end early, more prompts are read by then, and more slow texts are under way.)
 
 All arms write the block's texts at once, step by step in one process: the next step is of the arm
 that has written the least share of its tokens, and each arm has a clock of its own, which its own
@@ -99,17 +101,18 @@ class Writer:
     """One arm's part of a block, with a clock that its own steps move."""
 
     def __init__(
-        self, engine: Engine, k: int | None, requests: list[Request], concurrency: int
+        self, engine: Engine, k: int | None, requests: list[Request], concurrency: int, count: int
     ) -> None:
-        self._engine, self._k = engine, k
+        """`count`: the first ones of the requests, which count."""
+        self._engine, self._k, self._concurrency = engine, k, concurrency
         self._waiting = deque(requests)
-        self._ids: list[str] = []
+        self._ids: list[str] = []  # of those that count
+        self._count = self._left = count
         self._started: dict[str, float] = {}  # by the arm's clock
         self._e2e: dict[str, float] = {}
         self._texts: dict[str, list[int]] = {}
         self._tokens, self._all_tokens = 0, sum(each.params.max_tokens for each in requests)
         self._clock = 0.0
-        self._full: tuple[int, float] | None = None  # tokens and seconds until a place stays empty
         self._planning: list[float] = []  # seconds, of rounds with a plan
         self._drafted = self._accepted = 0
         for _ in range(concurrency):
@@ -117,7 +120,7 @@ class Writer:
 
     @property
     def has_work(self) -> bool:
-        return self._engine.has_work
+        return self._left > 0
 
     @property
     def share(self) -> float:
@@ -136,15 +139,17 @@ class Writer:
                 self._finish(update.request_id, update.generation)
 
     def results(self) -> dict[str, Any]:
-        assert self._full is not None
-        texts = json.dumps([self._texts[each] for each in self._ids])
+        """The block is over."""
+        for id in self._started.keys() - self._e2e.keys():
+            self._engine.abort(id)
+        e2e, texts = [self._e2e[id] for id in self._ids], [self._texts[id] for id in self._ids]
         return {
-            "tokens": self._full[0],
-            "seconds": self._full[1],
-            "whole": [self._tokens, self._clock],  # with the time in which places stay empty
-            "e2e": [self._e2e[each] for each in self._ids],
+            "tokens": sum(map(len, texts)),
+            "seconds": sum(e2e) / self._concurrency,
+            "e2e": e2e,
+            "clock": self._clock,
             "planning": [sum(self._planning), len(self._planning)],
-            "texts": hashlib.sha256(texts.encode()).hexdigest()[:16],
+            "texts": hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16],
             "drafted": self._drafted,
             "accepted": self._accepted,
         }
@@ -154,31 +159,33 @@ class Writer:
         id = self._engine.add_request(request.prompt, request.params, k=self._k)
         self._started[id] = self._clock
         self._clock += time.perf_counter() - began
-        self._ids.append(id)
+        if len(self._ids) < self._count:
+            self._ids.append(id)
 
     def _finish(self, id: str, generation: Generation) -> None:
         self._e2e[id] = self._clock - self._started[id]
         self._texts[id] = generation.tokens
         self._drafted += generation.acceptance.num_draft_tokens
         self._accepted += generation.acceptance.num_accepted_tokens
+        self._left -= id in self._ids
         if self._waiting:
             self._start()
-        elif self._full is None:
-            self._full = self._tokens, self._clock
 
 
 def run_block(
-    engines: Mapping[str, Engine], requests: list[Request], concurrency: int
+    engines: Mapping[str, Engine], requests: list[Request], concurrency: int, count: int
 ) -> dict[str, dict[str, Any]]:
     """By arm."""
     writers = {
-        arm: Writer(engine, ARMS[arm][1], requests, concurrency) for arm, engine in engines.items()
+        arm: Writer(engine, ARMS[arm][1], requests, concurrency, count)
+        for arm, engine in engines.items()
     }
     while working := [each for each in writers.values() if each.has_work]:
         min(working, key=lambda each: each.share).step()
+    results = {arm: writer.results() for arm, writer in writers.items()}
     for engine in engines.values():
         engine.forget()
-    return {arm: writer.results() for arm, writer in writers.items()}
+    return results
 
 
 def share_weights() -> None:
@@ -209,7 +216,7 @@ def start_engines(arms: list[str], quantization: str) -> dict[str, Engine]:
         arm: load_engine("smollm2-135m", ARMS[arm][0], quantization=quantization) for arm in arms
     }
     encode = next(iter(engines.values())).tokenizer.apply_chat
-    run_block(engines, block_requests("chat", 2, -1, 16, encode), 1)
+    run_block(engines, block_requests("chat", 2, -1, 16, encode), 1, 2)
     return engines
 
 
@@ -233,11 +240,12 @@ def measure(args: argparse.Namespace, journal: Path, done: set[tuple[str, int, i
             if time.monotonic() - began > args.limit_s:
                 print("time is up; start again to go on", flush=True)
                 return
-            count = 3 * concurrency if concurrency > 4 else 4 * concurrency
+            count = 2 * concurrency if concurrency > 4 else 4 * concurrency
+            more = concurrency * 3 // 2 if concurrency > 1 else 0
             encode = engines[arms[0]].tokenizer.apply_chat
-            requests = block_requests(cell, count, round_, args.tokens, encode)
+            requests = block_requests(cell, count + more, round_, args.tokens, encode)
             where = {"cell": cell, "concurrency": concurrency, "round": round_}
-            results = run_block(engines, requests, concurrency)
+            results = run_block(engines, requests, concurrency, count)
             with journal.open("a") as file:  # all arms of a block, or none
                 file.writelines(
                     json.dumps({**where, "arm": arm} | each) + "\n" for arm, each in results.items()
@@ -296,7 +304,7 @@ def report(records: list[dict[str, Any]]) -> None:
             f"{tails['auto'] / tails['off']:>13.2f}  {differing or 'same'}"
         )
         spent, rounds = (sum(each["planning"][at] for each in arms["auto"]) for at in (0, 1))
-        whole_s = sum(each["whole"][1] for each in arms["auto"])
+        whole_s = sum(each["clock"] for each in arms["auto"])
         if rounds:
             print(f"{'':9} a plan, lookups included: {spent / rounds * 1e6:.0f} us, "
                   f"{spent / whole_s:.1%} of the time")  # fmt: skip
