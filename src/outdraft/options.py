@@ -144,7 +144,7 @@ def fill_options(
             elif not option.is_switch:
                 value = option.parse(value)
         elif in_file is not None:
-            value = _from_file(option, settings[in_file], f"{path}: {in_file}")
+            value = value_in_file(option, settings[in_file], f"{path}: {in_file}")
         elif option.is_required:
             wanted = f"{option.flag} {option.value_name}: {option.help}"
             raise OptionError(f"{option.flag} is missing; give {wanted}")
@@ -188,7 +188,7 @@ def _read_toml(path: Path, section: str) -> dict[str, Any]:
     return {_key(key): value for key, value in settings.items()}
 
 
-def _from_file(option: Option, value: Any, name: str) -> Any:
+def value_in_file(option: Option, value: Any, name: str) -> Any:
     """A value of a TOML file, as the flag would have it: a list becomes values with commas."""
     if option.is_switch:
         if not isinstance(value, bool):

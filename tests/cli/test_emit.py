@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from outdraft.cli.main import main
+from outdraft.emit import FORMS
 
 NGRAM = '{"method": "ngram", "num_speculative_tokens": 4}'
 FOR_VLLM = ["--engine", "vllm", "--engine-version", "0.32.0", "--target", "org/target"]
@@ -24,6 +26,30 @@ def test_a_command_to_paste(ngram: str, capsys: pytest.CaptureFixture[str]) -> N
     text = capsys.readouterr().out
     assert "vllm serve org/target" in text
     assert text.startswith("# vLLM 0.32.0")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_off_is_said_to_our_own_server(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Else it would choose by itself."""
+    off = ["--speculation", '{"method": "off"}', "--engine", "outdraft", "--form", form]
+    assert main(["emit", *off]) == 0
+    text = capsys.readouterr().out
+    [said] = re.findall(r'--method\W+"?(\w+)', re.sub(r"#.*", "", text).split('"why"')[0])
+    assert said == "off"
+
+
+def test_settings_of_the_file_are_in_what_comes_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "outdraft.toml"
+    file.write_text("[serve]\ntarget = 'org/x'\nmax_num_seqs = 64\nthreads = 2\nmethod = 'off'\n")
+    assert main(["emit", "--speculation", str(file), "--engine", "sglang"]) == 0
+    text = capsys.readouterr().out
+    assert "--max-running-requests 64" in text
+    assert "org/x" in text
+    words = " ".join(text.replace("#", " ").split())
+    assert f"note: as in {file}: target org/x, max_num_seqs 64" in words
+    assert "a file for outdraft: threads" in words
 
 
 def test_a_file_is_written_whole(ngram: str, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import argparse
 import json
 import tomllib
 from dataclasses import replace
@@ -8,10 +9,14 @@ from pathlib import Path
 import pytest
 
 from outdraft.catalog.entries import SHIPPED_DRAFTS
+from outdraft.cli.main import find_command
+from outdraft.cli.speculative_config import speculation_in_any_form
 from outdraft.distill.saving.export import export_draft
+from outdraft.emit.settings import read_file
+from outdraft.engine.native.library import library
 from outdraft.errors import ModelError
 from outdraft.modelspec import read_modelspec
-from outdraft.speculation import OFF
+from outdraft.speculation import OFF, Speculation
 from outdraft.tune.answer import answer_of, recommended
 from outdraft.tune.files import write_results
 from outdraft.tune.results import LoadResult, Results
@@ -218,4 +223,63 @@ def test_files_have_the_flags_that_were_measured(tmp_path: Path) -> None:
     other = (tmp_path / "sglang.sh").read_text()
     assert "--gpu-memory-utilization" not in other, "another engine does not know this flag"
     assert "--max-running-requests 300" in other
-    assert tomllib.loads((tmp_path / "outdraft.toml").read_text())["serve"]["max_num_seqs"] == 300
+    own = tomllib.loads((tmp_path / "outdraft.toml").read_text())
+    assert own["serve"]["max_num_seqs"] == 300
+    assert own["emit"] == {"engine": "vllm", "engine_flags": "--gpu-memory-utilization 0.8"}
+    assert "gpu" not in str(served_with(tmp_path)), "our server knows nothing of it"
+
+
+def served_with(folder: Path) -> argparse.Namespace:
+    """What `outdraft serve` makes of the file."""
+    return find_command("serve").parse(["--config", str(folder / "outdraft.toml")])
+
+
+@pytest.mark.parametrize("backend", ["embedded", "vllm"])
+@pytest.mark.parametrize("decision", ["DON'T SHIP", "INCONCLUSIVE", "SHIP"])
+def test_our_server_and_emit_do_what_the_verdict_says(
+    tmp_path: Path, backend: str, decision: str
+) -> None:
+    results = replace(of_hub(decision, "ngram k=5"), backend=backend)
+    write_results(results, tmp_path, _refused)
+    told: list[str] = []
+    speculation = speculation_in_any_form(served_with(tmp_path), told.append)
+    assert speculation == recommended(results)
+    assert speculation.is_off == (decision != "SHIP")
+    assert read_file(str(tmp_path / "outdraft.toml")).speculation == speculation
+    assert not told
+
+
+def test_a_file_of_an_earlier_version_is_off_too(tmp_path: Path) -> None:
+    file = tmp_path / "outdraft.toml"
+    said = "# Speculation stays off: nothing clearly pays for all of this traffic.\n"
+    file.write_text(f'# x\n[serve]\ntarget = "org/x"\n{said}')
+    told: list[str] = []
+    assert speculation_in_any_form(served_with(tmp_path), told.append).is_off
+    assert 'write method = "off"' in told[0]
+    asked = ["--config", str(file), "--method", "ngram"]
+    args = find_command("serve").parse(asked)
+    assert speculation_in_any_form(args, told.append) == Speculation("ngram")
+    file.write_text('[serve]\ntarget = "org/x"\n')
+    if library() is not None:
+        assert speculation_in_any_form(served_with(tmp_path), told.append).is_auto, "others' own"
+
+
+def test_our_server_is_started_as_it_was_measured(tmp_path: Path) -> None:
+    given = {
+        "dtype": "bfloat16",
+        "threads": 3,
+        "max_model_len": 2048,
+        "max_num_seqs": 64,
+        "tensor_parallel_size": 1,
+        "engine_flags": "--max-num-batched-tokens=256 --no-enable-prefix-caching",
+    }
+    results = of_hub("SHIP", "ngram k=5")
+    write_results(replace(results, settings={**results.settings, **given}), tmp_path, _refused)
+    args = served_with(tmp_path)
+    assert args.target == "org/target"
+    assert (args.dtype, args.threads) == ("bfloat16", 3)
+    assert (args.max_model_len, args.max_num_seqs) == (2048, 64)
+    assert (args.max_num_batched_tokens, args.no_enable_prefix_caching) == (256, True)
+    assert "[emit]" not in (tmp_path / "outdraft.toml").read_text()
+    write_results(replace(results, settings={**results.settings, "dtype": None}), tmp_path)
+    assert "dtype" not in (tmp_path / "outdraft.toml").read_text()

@@ -2,27 +2,28 @@
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from outdraft.cli.progress import say_if_slow
 from outdraft.emit import engine_config, write_form
-from outdraft.emit.settings import read_speculation, serving_from
+from outdraft.emit.settings import read_file, serving_from
 from outdraft.whole_file import write_text
 
 
 def run(args: argparse.Namespace) -> int:
-    speculation = read_speculation(args.speculation)
-    serving = serving_from(args)
+    found = read_file(args.speculation)
+    serving, notes = serving_from(args, found)
     with say_if_slow(f"asking {args.engine} which options it has (once; the answer is kept)"):
         config = engine_config(
             args.engine,
-            speculation,
+            found.speculation,
             serving,
             version=args.engine_version,
             hosts=args.hosts,
             port=args.port,
         )
-    text = write_form(config, args.form)
+    text = write_form(replace(config, notes=(*notes, *config.notes)), args.form)
     if args.out is None:
         print(text, end="")
     else:

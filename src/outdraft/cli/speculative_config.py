@@ -3,15 +3,17 @@
 import argparse
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from outdraft.backends.vllm.old_flags import NGRAM_MODELS, rename_note, translate_values
 from outdraft.catalog import shipped_draft
 from outdraft.cli.options import OLD_OPTIONS
+from outdraft.emit.settings import says_off_in_words
 from outdraft.engine.options import SPECULATION_OPTIONS
 from outdraft.engine.settings import method_for, speculation_from
 from outdraft.errors import OptionError
-from outdraft.speculation import WITH_DRAFT, Speculation, check_own_method, our_method
+from outdraft.speculation import OFF, WITH_DRAFT, Speculation, check_own_method, our_method
 
 
 def speculation_in_any_form(args: argparse.Namespace, say: Callable[[str], None]) -> Speculation:
@@ -37,8 +39,16 @@ def speculation_in_any_form(args: argparse.Namespace, say: Callable[[str], None]
     if settings.get("model") in NGRAM_MODELS and settings.get("method") in (None, "ngram"):
         settings |= {"model": None, "method": "ngram"}
     if not settings and args.speculative_config is None:
+        config = getattr(args, "config", None)
+        if args.method is None and args.draft is None and _says_off(config):
+            say(f'{config} is of an earlier version: off; write method = "off" into it')
+            return OFF
         return speculation_from(args)
     return Speculation.from_mapping(_with_draft(settings, args.target))
+
+
+def _says_off(config: str | None) -> bool:
+    return config is not None and says_off_in_words(Path(config).read_text(encoding="utf-8"))
 
 
 def _with_draft(settings: dict[str, Any], target: str) -> dict[str, Any]:

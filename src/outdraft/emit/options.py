@@ -10,7 +10,8 @@ FORMS = ("cli", "json", "compose", "k8s")
 
 EMIT_OPTIONS = (
     Option("--speculation", "JSON or TOML file with our keys or those of vLLM's "
-           "--speculative-config; - reads the standard input", metavar="FILE", is_required=True),
+           "--speculative-config, or that JSON itself; - reads the standard input", metavar="FILE",
+           is_required=True),
     replace(ENGINE, metavar="ENGINE", is_required=True),
     Option("--form", ", ".join(FORMS), default="cli", choices=FORMS),
     Option("--engine-version", "flags for this version (default: the one installed here, else the "
@@ -19,8 +20,10 @@ EMIT_OPTIONS = (
 )  # fmt: skip
 
 SERVING_OPTIONS = (
-    replace(shared.TARGET, help="the model to serve, as the engine will find it"),
-    TENSOR_PARALLEL_SIZE,
+    replace(shared.TARGET, help="the model to serve, as the engine will find it (default: that of "
+            f"an outdraft.toml, else {shared.TARGET.default})", default=None),
+    replace(TENSOR_PARALLEL_SIZE, help=f"{TENSOR_PARALLEL_SIZE.help} (default: that of an "
+            "outdraft.toml, else 1)", default=None, type=int),
     Option("--hosts", "machines: vLLM through Ray, SGLang by its own nodes", default=1),
     shared.PORT,
     shared.SERVED_MODEL_NAME,

@@ -2,12 +2,14 @@
 
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from outdraft.backends.backend import Serving
 from outdraft.backends.embedded import own_settings
+from outdraft.backends.flags import user_flags
 from outdraft.backends.options import split_flags
 from outdraft.emit import nearest_config, needs_folder, write_form
 from outdraft.emit.quoting import comments, quoted
@@ -51,6 +53,7 @@ def write_results(
     measured = replace(
         serving,
         dtype=results.settings.get("dtype"),
+        threads=results.settings.get("threads"),
         extra=split_flags(results.settings.get("engine_flags")),
     )
     reasons, k = _reasons(results), _k_of_main(results, speculation)
@@ -138,13 +141,32 @@ def own_config(results: Results, speculation: Speculation) -> str:
     if load is not None and load.verdict is not None:
         head += [f"{load.name}: {load.verdict.decision}"]
         head += [f"  {reason}" for reason in (*load.verdict.reasons, *details(answer))]
-    lines = [*comments(head), "[serve]", f"target = {quoted(results.target)}"]
-    if slots := results.settings.get("max_num_seqs"):
-        lines.append(f"max_num_seqs = {slots}")
+    served = _given(results, "max_model_len", "max_num_seqs")
+    measured = _given(results, "dtype", "threads", "tensor_parallel_size", "engine_flags")
+    is_ours = _engine(results) == _OWN
+    if is_ours:  # on one device; its flags are keys of this file
+        served |= {key: measured[key] for key in ("dtype", "threads") if key in measured}
+        for flag in user_flags(split_flags(measured.get("engine_flags"))):
+            served[flag.name.lstrip("-").replace("-", "_")] = " ".join(flag.values) or True
+    lines = [*comments(head), "[serve]", *_keys({"target": results.target} | served)]
     if speculation.is_off:
-        lines.append("# Speculation stays off: nothing clearly pays for all of this traffic.")
+        lines += ["# Nothing clearly pays for all of this traffic.", *_keys({"method": "off"})]
     else:
         config = json.dumps(own_settings(speculation))
         lines.append("# The keys are outdraft's; vllm.sh has vLLM's.")
-        lines.append(f"speculative_config = {quoted(config)}")
+        lines += _keys({"speculative_config": config})
+    if measured and not is_ours:
+        lines += ["", "# As it was measured, for `outdraft emit` alone.", "[emit]"]
+        lines += _keys({"engine": _engine(results)} | measured)
     return "\n".join(lines) + "\n"
+
+
+def _given(results: Results, *keys: str) -> dict[str, Any]:
+    """Of the run's options those that were given; one GPU is what everybody has."""
+    values = {key: results.settings.get(key) for key in keys}
+    return {key: value for key, value in values.items()
+            if value and (key, value) != ("tensor_parallel_size", 1)}  # fmt: skip
+
+
+def _keys(settings: Mapping[str, Any]) -> list[str]:
+    return [f"{key} = {quoted(value)}" for key, value in settings.items()]
