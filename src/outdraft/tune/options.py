@@ -37,7 +37,9 @@ OPTIONS = (
            metavar="LIST"),
     replace(shared.K, help="draft lengths: 2..8, or 2,4,6", default="2..8", type=str,
             metavar="RANGE"),
-    replace(shared.DRAFT_QUANTIZATION, default="none,int8", metavar="LIST"),
+    replace(shared.DRAFT_QUANTIZATION, help=f"{shared.DRAFT_QUANTIZATION.help} (default: none,int8 "
+            "on our own engine; on others, which need a process for each, none)", default=None,
+            metavar="LIST"),
     replace(shared.RULE, help=f"verification rules, of {', '.join(RULES)}", metavar="LIST"),
     PROMPTS,
     CATEGORY,

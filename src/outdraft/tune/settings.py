@@ -68,6 +68,10 @@ class RunSettings:
         if objective.name == "goodput" and objective.slo is None:
             raise OptionError("--objective goodput needs --slo, e.g. --slo ttft=500,tpot=60")
         loads, servers = _loads(args), _servers(args)
+        # Elsewhere each one more is a process more for every draft length.
+        quantizations = args.draft_quantization or (
+            "none,int8" if args.engine == "outdraft" else "none"
+        )
         left_out = _STARTING if servers else ("off", "on")
         options = {
             _EARLIER_KEYS.get(each.key, each.key): getattr(args, each.key)
@@ -76,6 +80,7 @@ class RunSettings:
         }
         if not servers:
             options["backend"] = _EARLIER_ENGINES.get(args.engine, args.engine)
+            options["draft_quantization"] = quantizations
         elif args.target == TARGET.default:
             options["target"] = None  # it is what the servers have
         notes: list[str] = []
@@ -98,9 +103,7 @@ class RunSettings:
             space=Space(
                 _choices("method", args.methods, METHODS),
                 parse_ks(args.k),
-                quantizations=_choices(
-                    "draft quantization", args.draft_quantization, QUANTIZATIONS
-                ),
+                quantizations=_choices("draft quantization", quantizations, QUANTIZATIONS),
                 rules=_choices("verification rule", args.rule, RULES),
             ),
             drafts=tuple(args.draft or ()),
