@@ -16,6 +16,7 @@ from outdraft.measure.saved import read_trial
 from outdraft.records import trial_from_json
 from outdraft.testing.fake_script import Script
 from outdraft.testing.fake_server import FakeServer, fake_server
+from tests.measure.exporter import PAGE, served_page
 from tests.measure.patient import be_patient
 
 # A token takes as long with up to four at a time; beyond, they are in each other's way.
@@ -103,6 +104,19 @@ class TestSeveralLoads:
         assert float(two["mean_output_tokens"]) == 12
         assert float(two["running_requests_max"]) >= 1
         assert (two["gpu0_memory_gib_max"], two["gpu0_busy_share_mean"]) == ("2.0", "0.5")
+
+    def test_gpus_of_another_machine(self, told: Any, tmp_path: Path) -> None:
+        table = tmp_path / "run.csv"
+        script = Script(ttft_s=0.01, tpot_s=0.01)
+        with fake_server(script) as url, served_page(PAGE) as gpus:
+            page = ("--gpu-metrics", f"{gpus}/metrics")
+            _, said, _ = told(url, *SHORT, *page, "--csv", str(table))
+            code, _, complaint = told(url, *SHORT, *page, *page)
+        assert "GPU 0: 70.0 GiB in use at most, busy 93 % of the time" in said
+        [row] = csv.DictReader(table.read_text().splitlines())
+        assert row["gpu1_memory_gib_max"] == "2.0"
+        assert code == 2
+        assert "--gpu-metrics is given 2 times, for 1 server;" in complaint
 
     def test_notes_name_their_load(self, told: Any) -> None:
         """The 40th request of all fails, which is one of the second load."""

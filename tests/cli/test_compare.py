@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import signal
 import subprocess
@@ -15,11 +16,13 @@ from typing import Any
 import pytest
 
 from outdraft.cli.main import main
+from outdraft.measure.plateau import tokens_per_s
 from outdraft.measure.saved import read_trial
 from outdraft.records import Record, Trial, read_record_journal, record_from_json
 from outdraft.testing.fake_script import Script
 from outdraft.testing.fake_server import FakeServer, fake_server, refusing_url
 from outdraft.whole_file import write_json
+from tests.measure.exporter import PAGE, served_page
 from tests.measure.patient import be_patient
 from tests.measure.simulated import Simulated
 
@@ -58,18 +61,24 @@ def test_two_servers_to_json_and_a_file(
     be_patient(monkeypatch)
     out, page = tmp_path / "both.json", tmp_path / "both.html"
     files = ("--out", str(out), "--page", str(page))
-    with fake_server(SLOW) as off, fake_server(FAST) as on:
-        code, said, complaint = told(off, on, *SHORT, "--json", *files)
+    with fake_server(SLOW) as off, fake_server(FAST) as on, served_page(PAGE) as gpus:
+        idle = served_page(PAGE.replace("71680", "1024"))
+        with idle as others:
+            pages = ("--gpu-metrics", gpus, "--gpu-metrics", others)
+            code, said, complaint = told(off, on, *SHORT, "--json", *files, *pages)
     assert code == 0, said + complaint
     assert f"{on} against {off}: comparison" in page.read_text()
     assert complaint == ""
     assert said.count("\n") == 1
     found = json.loads(said)
     assert found.keys() == {"verdict", "ratios", "texts", "load"}
-    running = found["load"].pop("running_requests")
+    running, gpus_of = (found["load"].pop(each) for each in ("running_requests", "gpus"))
+    used = {arm: each["gpu0_memory_gib_max"] for arm, each in gpus_of.items()}
+    assert used == {"baseline": 70.0, "candidate": 1.0}
+    assert gpus_of["baseline"]["gpu0_busy_share_mean"] == pytest.approx(0.93)
     assert found["load"] == {"concurrency": 2, "block_size": 4, "num_blocks": 5}
     assert all(0 < running[arm] <= 2 for arm in ("baseline", "candidate"))
-    found["load"]["running_requests"] = running
+    found["load"] |= {"running_requests": running, "gpus": gpus_of}
     assert found["texts"]["agreement"]["num_identical"] == 20
     assert found["texts"]["floor"] is None, "all agree: nothing has to be explained"
     assert found["verdict"]["decision"] == "SHIP"
@@ -86,6 +95,33 @@ def test_two_servers_to_json_and_a_file(
     assert written["settings"]["block_size"] == 4
     left = {each.name for each in tmp_path.iterdir()}
     assert left == {"both.json", "both.html"}, "the journal is gone"
+
+
+def test_a_row_for_each_block_of_each_server(
+    told: Any, slow_and_fast: tuple[str, str], tmp_path: Path
+) -> None:
+    table, out = tmp_path / "both.csv", tmp_path / "both.json"
+    told(*slow_and_fast, *SHORT, "--csv", str(table), "--out", str(out))
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert [(each["arm"], each["block"]) for each in rows] == [
+        (arm, str(block)) for block in range(5) for arm in ("baseline", "candidate")
+    ]
+    assert {each["num_requests"] for each in rows} == {"4"}
+    assert all(float(each["tokens_per_s"]) > 0 and each["goodput_per_s"] == "" for each in rows)
+    off, on = ([float(each["e2e_p50_ms"]) for each in rows[place::2]] for place in (0, 1))
+    assert min(off) > max(on)
+    assert {each["acceptance_rate"] == "" for each in rows[::2]} == {True}
+    assert all(0 < float(each["acceptance_rate"]) <= 1 for each in rows[1::2])
+    records = [record_from_json(each) for each in json.loads(out.read_text())["records"]]
+    first = [each for each in records if (each.arm, each.block) == ("baseline", 0)]
+    assert float(rows[0]["tokens_per_s"]) == pytest.approx(tokens_per_s(first))
+
+
+def test_more_gpu_pages_than_servers(told: Any) -> None:
+    with served_page(PAGE) as url, fake_server(QUICK) as off:
+        code, _, complaint = told(off, off, *SHORT, *3 * ("--gpu-metrics", url))
+    assert code == 2
+    assert "--gpu-metrics is given 3 times, for 2 servers" in complaint
 
 
 @pytest.mark.parametrize("method", ["ngram", "draft_model", None])
@@ -279,6 +315,17 @@ class TestSavedRuns:
         _, table, _ = told(on, off)
         assert "DON'T SHIP" in table
         assert "64 of 64 greedy texts are the baseline's" in table
+
+    def test_as_csv(self, told: Any, tmp_path: Path) -> None:
+        """A block is a part of a run that did not stop for it: it has no pace of its own."""
+        table = tmp_path / "both.csv"
+        off, on = (self.saved(tmp_path / f"{ms}.json", ms) for ms in (300, 200))
+        told(off, on, "--csv", str(table))
+        rows = list(csv.DictReader(table.read_text().splitlines()))
+        assert [each["num_requests"] for each in rows] == 10 * ["12"] + 2 * ["4"]
+        assert {each["tokens_per_s"] + each["requests_per_s"] for each in rows} == {""}
+        one, two = (float(each["e2e_p50_ms"]) for each in rows[:2])
+        assert one / two == pytest.approx(1.5)
 
     def test_a_draft_is_named_where_prompts_are_sent(self, told: Any, tmp_path: Path) -> None:
         off = self.saved(tmp_path / "off.json", 300)

@@ -1,4 +1,4 @@
-"""nvidia-smi, stood in for by a script."""
+"""nvidia-smi, stood in for by a script; a dcgm-exporter's page, served."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from outdraft.measure.gpus import is_here, polled_gpus
+from outdraft.errors import OptionError
+from outdraft.measure.gpus import check_page, is_here, polled_gpus, read_gpus
 from outdraft.report.tables import gpu_lines
+from outdraft.testing.fake_server import refusing_url
+from tests.measure.exporter import PAGE, served_page
 
 URL = "http://127.0.0.1:8000/v1"
 
@@ -81,3 +84,38 @@ def test_how_it_is_said() -> None:
         "10: 3.2 GiB in use at most",
     ]
     assert list(gpu_lines({"kv_cache_usage_max": 0.5})) == []
+
+
+def test_an_exporters_page() -> None:
+    assert read_gpus(PAGE) == {
+        "gpu0_memory_gib": 70.0,
+        "gpu0_busy_share": 0.93,
+        "gpu1_memory_gib": 2.0,
+        "gpu1_busy_share": 0.0,
+    }
+    assert read_gpus("# nothing of a GPU\nup 1\n") == {}
+
+
+def test_the_gpus_of_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, monkeypatch, f"touch {tmp_path}/asked")
+    with served_page(PAGE) as url:
+        check_page(url)
+        for server in ("http://gpu-box:8000", URL):
+            with polled_gpus(server, url) as samples:
+                wait_for(samples, 8)  # type: ignore[arg-type]
+            assert len(samples) >= 8, "asked again and again"
+            assert {(each.name, each.value) for each in samples} == set(read_gpus(PAGE).items())
+    assert not (tmp_path / "asked").exists(), "what is named is asked, also of this machine"
+
+
+def test_a_page_that_tells_of_no_gpus_is_said_before_the_load() -> None:
+    with served_page("up 1\n") as url:
+        with pytest.raises(OptionError, match="tells of no DCGM_FI_DEV_FB_USED or DCGM_FI_DEV_GPU"):
+            check_page(url)
+        secret = url.replace("http://", "http://me:secret@")
+        with pytest.raises(OptionError) as refused:
+            check_page(f"{secret}/nothing")
+    assert "http 404" in str(refused.value)
+    assert "secret" not in str(refused.value)
+    with pytest.raises(OptionError, match="connection refused; name the page of a dcgm-exporter"):
+        check_page(refusing_url())

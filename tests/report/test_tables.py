@@ -15,7 +15,7 @@ from outdraft.report.tables import (
     best_line,
     compare_table,
     decision_text,
-    load_line,
+    load_lines,
     tune_table,
 )
 from outdraft.stats.ratios import Ratio
@@ -269,7 +269,10 @@ def test_what_was_not_counted_and_what_a_second_is() -> None:
 def test_what_the_servers_of_a_comparison_had_to_do() -> None:
     load = {"concurrency": 64, "block_size": 192, "num_blocks": 5, "running_requests": {}}
     words = "load: 64 at a time, 5 blocks of 192 requests to each server"
-    assert load_line(load) == words
-    said = load_line(load | {"running_requests": {"baseline": 62.52, "candidate": 61.0}})
+    assert load_lines(load) == words
+    said = load_lines(load | {"running_requests": {"baseline": 62.52, "candidate": 61.0}})
     running = "running on average, as the servers count: baseline 62.5, candidate 61.0"
     assert said == f"{words}; {running}"
+    gpus = {"candidate": {"gpu0_memory_gib_max": 70.0, "gpu0_busy_share_mean": 0.5}}
+    last = "candidate: GPU 0: 70.0 GiB in use at most, busy 50 % of the time"
+    assert load_lines(load | {"gpus": gpus}) == f"{words}\n{last}"

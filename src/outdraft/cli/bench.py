@@ -14,13 +14,13 @@ from outdraft.errors import OptionError
 from outdraft.loadgen.endpoint import Endpoint
 from outdraft.measure.bench import Bench, BenchLoad, run_bench
 from outdraft.measure.plateau import num_spare
-from outdraft.measure.settings import describe_requests, endpoint_from
+from outdraft.measure.settings import describe_requests, endpoint_from, gpu_pages
 from outdraft.measure.summary import parse_slo
 from outdraft.measure.token_counts import token_counts
 from outdraft.options import refuse_given
-from outdraft.report.bench_csv import bench_csv
 from outdraft.report.bench_page import bench_page
 from outdraft.report.bench_tables import bench_notes, sweep_table, turns_table
+from outdraft.report.figures_csv import bench_csv
 from outdraft.report.tables import bench_table
 from outdraft.whole_file import write_json, write_text
 from outdraft.workload.settings import LoadPlan, plan_loads, with_input_lengths
@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     slo = None if args.slo is None else parse_slo(args.slo)
     plans = plan_loads(args, num_spare)
     endpoint = endpoint_from(args.url, args)
+    [gpu_metrics] = gpu_pages(args, 1)
     if args.input_len is not None:
         plans = _fitted(endpoint, plans, args)
     is_timed = any(each.duration_s is not None for each in plans)
@@ -50,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
             slo=slo,
             processes=args.processes,
             keep_memory=args.keep_memory,
+            gpu_metrics=gpu_metrics,
             sink=sink,
         )
         if args.out is not None:

@@ -16,6 +16,7 @@ from outdraft.measure.comparison import Comparison, ComparisonSettings
 from outdraft.measure.machine import describe_client
 from outdraft.measure.saved import (
     compare_saved,
+    in_blocks,
     load_to_json,
     noise_floor_of,
     ratios_to_json,
@@ -23,9 +24,15 @@ from outdraft.measure.saved import (
     texts_to_json,
     write_comparison,
 )
-from outdraft.measure.settings import comparison_settings, describe_requests, endpoint_from
+from outdraft.measure.settings import (
+    comparison_settings,
+    describe_requests,
+    endpoint_from,
+    gpu_pages,
+)
 from outdraft.report.compare_page import ComparedRun, compare_page
-from outdraft.report.tables import compare_table, load_line
+from outdraft.report.figures_csv import compare_csv
+from outdraft.report.tables import compare_table, load_lines
 from outdraft.whole_file import write_text
 from outdraft.workload.settings import prompts_from
 
@@ -43,15 +50,20 @@ def run(args: argparse.Namespace) -> int:
         assert evidence is not None
         assert verdict is not None
         load = load_to_json(comparison)
-        records = {name: comparison.of(name) for name in (BASELINE, CANDIDATE)}
+        in_table = records = {name: comparison.of(name) for name in (BASELINE, CANDIDATE)}
         about: Mapping[str, Any] = describe_client()
     else:
         if args.draft is not None:
             raise OptionError("saved runs hold no prompts to leave out; give --draft to bench")
         runs = read_trial(Path(args.baseline)), read_trial(Path(args.candidate))
-        evidence, verdict = compare_saved(*runs, args.block or LEAST, settings)
+        size = args.block or LEAST
+        evidence, verdict = compare_saved(*runs, size, settings)
+        twins = in_blocks(runs[0].records, runs[1].records, size)
+        in_table = dict(zip((BASELINE, CANDIDATE), twins, strict=True))
         records = {BASELINE: list(runs[0].records), CANDIDATE: list(runs[1].records)}
         about = {BASELINE: runs[0].environment, CANDIDATE: runs[1].environment}
+    if args.csv is not None:
+        write_text(Path(args.csv), compare_csv(in_table, in_turns=is_url[0]))
     if args.page is not None:
         compared = ComparedRun(
             args.baseline,
@@ -76,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(compare_table(evidence, verdict))
         if load is not None:
-            print(load_line(load))
+            print(load_lines(load))
         if is_same and floor is not None:
             print(f"noise floor: {floor:.3f} (A/A); a later compare takes it with --noise-floor")
     return 0 if evidence.is_valid else 1
@@ -86,10 +98,13 @@ def _compare_servers(args: argparse.Namespace, settings: ComparisonSettings) -> 
     """With evidence and a verdict."""
     prompts, notes = prompts_from(args)
     baseline, candidate = (endpoint_from(url, args) for url in (args.baseline, args.candidate))
+    gpu_metrics = gpu_pages(args, 2)
     size = settings.block_size
     total = None if size is None else 2 * size * (settings.max_blocks + 1)
     with show_and_journal(total, "compare", args.out) as sink:
-        comparison = compare(baseline, candidate, prompts, settings, notes=notes, sink=sink)
+        comparison = compare(
+            baseline, candidate, prompts, settings, notes=notes, gpu_metrics=gpu_metrics, sink=sink
+        )
         if comparison.evidence is None or comparison.verdict is None:
             raise OptionError("stopped before the first look: nothing can be said")
         if args.out is not None:

@@ -77,6 +77,7 @@ def run_bench(
     slo: Mapping[str, float] | None = None,
     processes: int = 1,
     keep_memory: bool = False,
+    gpu_metrics: str | None = None,
     sink: Sink | None = None,
 ) -> Bench:
     """`load`: what is to be known of every load beside its plan. Control-C ends it, with the loads
@@ -96,6 +97,7 @@ def run_bench(
             spare=plan.spare,
             processes=processes,
             keep_memory=keep_memory,
+            gpu_metrics=gpu_metrics,
             sink=sink,
         )
         notes = (*plan.notes, *_ran_out(plan, trial), *_other_lengths(trial))

@@ -10,6 +10,7 @@ that says how many of its own texts differ. Those requests count for no time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from outdraft.decide.verdict import INCONCLUSIVE, SHIP, decide
@@ -26,7 +27,8 @@ from outdraft.measure.evidence import (
     other_concurrency,
     text_agreement,
 )
-from outdraft.measure.gauges import RUNNING, polled_gauges, wait_until_idle, while_counting
+from outdraft.measure.gauges import RUNNING, Sample, polled_gauges, wait_until_idle, while_counting
+from outdraft.measure.gpus import polled_gpus
 from outdraft.measure.memory import REMEMBERED, forgets, repeats_note
 from outdraft.measure.plateau import num_spare, surround
 from outdraft.observe import Page, page_difference, read_acceptance, read_written
@@ -49,14 +51,16 @@ def compare(
     settings: ComparisonSettings,
     *,
     notes: Sequence[str] = (),
+    gpu_metrics: Sequence[str | None] = (None, None),
     sink: Sink | None = None,
     on_look: Callable[[Comparison, Look], None] = lambda comparison, look: None,
 ) -> Comparison:
     """Runs until the verdict is clear or all requests are sent. Control-C ends it early.
-    `notes`: on the prompts, said with the verdict."""
+    `notes`: on the prompts, said with the verdict. `gpu_metrics`: a page about the GPUs of each."""
     arms = {BASELINE: baseline, CANDIDATE: candidate}
     comparer = _Comparer(arms, prompts, sink, Comparison(settings), candidate.server.method())
     comparer.comparison.problems += notes
+    comparer.gpu_metrics = dict(zip(arms, gpu_metrics, strict=True))
     if settings.keep_memory:
         comparer.comparison.problems.append(REMEMBERED)
     else:
@@ -88,6 +92,7 @@ class _Comparer:
     sink: Sink | None
     comparison: Comparison
     method: str | None = None  # of the candidate, as far as it says so
+    gpu_metrics: Mapping[str, str | None] = field(default_factory=dict)  # pages about their GPUs
     forgetful: set[str] = field(default_factory=set)  # arms whose server forgets when asked
     blocks: Blocks = field(init=False)
 
@@ -201,8 +206,13 @@ class _Comparer:
         part = self.blocks.requests(block, mark)
         requests = make_requests(part, arm=name, block=block, is_warmup=block < 0)
         spare = self.blocks.spare(block, num_spare(concurrency), mark)
-        with polled_gauges(server) as samples:
+        page = self.gpu_metrics.get(name)
+        gpus: AbstractContextManager[list[Sample]]
+        gpus = nullcontext([]) if page is None else polled_gpus(server.url, page)
+        with polled_gauges(server) as samples, gpus as of_gpus:
             run = self._send(name, surround(requests, spare, concurrency), concurrency)
+        if block >= 0:
+            self.comparison.gpus.setdefault(name, []).extend(while_counting(of_gpus, run.records))
         running = [each.value for each in while_counting(samples, run.records)
                    if each.name == RUNNING]  # fmt: skip
         self.comparison.running.setdefault(name, []).extend(running)

@@ -9,6 +9,7 @@ from outdraft.decide.evidence import Evidence
 from outdraft.decide.verdict import DEFAULT_MARGIN, Verdict
 from outdraft.errors import OptionError
 from outdraft.measure.block_size import PLATEAU_S, fitting_block, least_block
+from outdraft.measure.gauges import Sample, means_and_peaks
 from outdraft.plan.findings import Pairing, Shares
 from outdraft.records import Record
 from outdraft.stats.ratios import MIN_BLOCKS
@@ -90,6 +91,7 @@ class Comparison:
     is_dead: bool = False  # an arm stopped answering; its earlier answers do not count
     problems: list[str] = field(default_factory=list)
     running: dict[str, list[float]] = field(default_factory=dict)  # by arm, by the server's count
+    gpus: dict[str, list[Sample]] = field(default_factory=dict)  # by arm, while requests counted
     evidence: Evidence | None = None
     verdict: Verdict | None = None
 
@@ -100,6 +102,11 @@ class Comparison:
     def mean_running(self) -> dict[str, float]:
         """Requests that a server said to be running while requests counted, of arms that did."""
         return {arm: sum(each) / len(each) for arm, each in self.running.items() if each}
+
+    @property
+    def gpu_figures(self) -> dict[str, dict[str, float]]:
+        """Of arms whose GPUs were looked at."""
+        return {arm: means_and_peaks(each) for arm, each in self.gpus.items() if each}
 
     @property
     def short_loads(self) -> list[str]:

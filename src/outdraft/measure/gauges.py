@@ -59,6 +59,15 @@ def while_counting(samples: Sequence[Sample], records: Sequence[Record]) -> list
     return [each for each in samples if start <= each.at_ns <= end]
 
 
+def means_and_peaks(samples: Sequence[Sample]) -> dict[str, float]:
+    """`NAME_mean` and `NAME_max` of every name."""
+    found: dict[str, float] = {}
+    for name in {each.name for each in samples}:
+        values = [each.value for each in samples if each.name == name]
+        found |= {f"{name}_max": max(values), f"{name}_mean": sum(values) / len(values)}
+    return found
+
+
 def wait_until_idle(server: RemoteServer) -> None:
     """Abandoned requests end when a server notices, which takes it a step or two. Until then they
     would be in the way of whatever comes next. Gives up soon: others may be using it."""

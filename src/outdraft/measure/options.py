@@ -14,6 +14,7 @@ SLO = Option("--slo", "promised times in ms, for the goodput: ttft=200,tpot=50",
 BLOCK = Option("--block", "requests of one arm in a row", int, minimum=1)
 MARGIN = Option("--margin", "relative difference that counts as none", default=0.01, minimum=0,
                 maximum=0.99)  # fmt: skip
+CSV = Option("--csv", "write a row of figures for each load to this file", metavar="FILE")
 PAGE = Option("--page", "write a page with figures and pictures to this file", metavar="FILE.html")
 KEEP_MEMORY = Option("--keep-memory", "let a server that remembers answers profit from those of "
                      "earlier blocks, as it does where traffic recurs", bool)  # fmt: skip
@@ -48,6 +49,9 @@ CLIENT_OPTIONS = (
     Option("--header", "sent with every request; may be repeated; kept out of files and messages",
            type=_header, metavar="NAME:VALUE", repeats=True),
     shared.API_KEY,
+    Option("--gpu-metrics", "page of a dcgm-exporter on the server's host, such as "
+           "http://host:9400; may be repeated: the baseline's, then the candidate's (default: "
+           "nvidia-smi for a server on this machine)", metavar="URL", repeats=True),
 )  # fmt: skip
 
 BENCH_OPTIONS = (
@@ -57,7 +61,7 @@ BENCH_OPTIONS = (
     KEEP_MEMORY,
     Option("--processes", "client processes", default=1, minimum=1),
     replace(shared.OUT, help="write every record to this file as JSON"),
-    Option("--csv", "write a row of figures for each load to this file", metavar="FILE"),
+    CSV,
     PAGE,
     shared.JSON,
 )  # fmt: skip
@@ -76,6 +80,7 @@ COMPARE_OPTIONS = (
     Option("--lossy", "the candidate's texts differ by design, as with the rule typical or "
            "another quantization: they are not judged", bool),
     replace(shared.OUT, help="write every record, the ratios and the verdict as JSON"),
+    replace(CSV, help="write a row of figures for each block of each server to this file"),
     PAGE,
     shared.JSON,
 )  # fmt: skip

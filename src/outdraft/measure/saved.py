@@ -165,6 +165,7 @@ def load_to_json(comparison: Comparison) -> dict[str, Any]:
         "block_size": comparison.settings.block_size,
         "num_blocks": comparison.num_blocks,
         "running_requests": comparison.mean_running,
+        **({"gpus": figures} if (figures := comparison.gpu_figures) else {}),
     }
 
 

@@ -5,8 +5,10 @@ import secrets
 from dataclasses import replace
 from typing import Any
 
+from outdraft.errors import OptionError
 from outdraft.loadgen.endpoint import Endpoint, optional_fields
 from outdraft.measure.comparison import ComparisonSettings
+from outdraft.measure.gpus import check_page
 from outdraft.measure.saved import read_noise_floor, read_plan
 from outdraft.options import make_settings
 from outdraft.stats.ratios import MIN_BLOCKS
@@ -27,6 +29,20 @@ def endpoint_from(url: str, args: argparse.Namespace) -> Endpoint:
     )
     identity = endpoint.server.identify()
     return endpoint if args.model is not None else replace(endpoint, model=identity.model)
+
+
+def gpu_pages(args: argparse.Namespace, num_servers: int) -> list[str | None]:
+    """Of each server the page about its GPUs, once it has answered; one page may be that of all."""
+    urls: list[str] = args.gpu_metrics or []
+    if len(urls) > num_servers:
+        raise OptionError(
+            f"--gpu-metrics is given {len(urls)} times, for {num_servers} "
+            f"server{'s' * (num_servers > 1)}; give one for each at most"
+        )
+    for url in urls:
+        check_page(url)
+    last = urls[-1] if urls else None
+    return [*urls, *[last] * (num_servers - len(urls))]
 
 
 def describe_requests(args: argparse.Namespace) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from outdraft.loadgen.endpoint import Endpoint, make_requests
 from outdraft.loadgen.fleet import run_load
 from outdraft.loadgen.load import Sink
 from outdraft.loadgen.quality import LoadQuality, assess_load
-from outdraft.measure.gauges import polled_gauges, while_counting
+from outdraft.measure.gauges import means_and_peaks, polled_gauges, while_counting
 from outdraft.measure.gpus import polled_gpus
 from outdraft.measure.machine import describe_client
 from outdraft.measure.memory import REMEMBERED, forgets, repeats_note
@@ -32,12 +32,13 @@ def run_trial(
     spare: Sequence[Planned] = (),
     processes: int = 1,
     keep_memory: bool = False,
+    gpu_metrics: str | None = None,
     sink: Sink | None = None,
 ) -> tuple[Trial, LoadQuality]:
     """Without `concurrency`, requests are sent at the offsets of the plan. `duration_s`: those that
     count are sent for so long; with so many at a time. `spare`: for requests
     before and after those that count, so that these meet the whole load. With `keep_memory`, what a
-    server remembers of the warm-up may help."""
+    server remembers of the warm-up may help. `gpu_metrics`: a page about the server's GPUs."""
     warmup_records: tuple[Record, ...] = ()
     is_stopped = False
     if warmup:
@@ -55,7 +56,10 @@ def run_trial(
         requests = surround(requests, spare, concurrency)
     elif spare:
         requests = surround_in_time(requests, spare, _settling_ns(plan, warmup_records))
-    with polled_gauges(endpoint.server) as samples, polled_gpus(endpoint.url) as of_gpus:
+    with (
+        polled_gauges(endpoint.server) as samples,
+        polled_gpus(endpoint.url, gpu_metrics) as of_gpus,
+    ):
         run = run_load(
             endpoint,
             requests,
@@ -66,11 +70,7 @@ def run_trial(
         )
     metrics = page_difference(endpoint.server.metrics(), before)
     said = [*samples, *of_gpus]
-    counting = while_counting(said, run.records) or said
-    for name in {each.name for each in counting}:
-        values = [each.value for each in counting if each.name == name]
-        metrics[f"{name}_max"] = max(values)
-        metrics[f"{name}_mean"] = sum(values) / len(values)
+    metrics |= means_and_peaks(while_counting(said, run.records) or said)
     quality = assess_load(run)
     quality = replace(quality, is_stopped=is_stopped or quality.is_stopped)
     if (

@@ -120,12 +120,15 @@ def compare_table(evidence: Evidence, verdict: Verdict) -> str:
     return "\n".join(lines)
 
 
-def load_line(load: Mapping[str, Any]) -> str:
+def load_lines(load: Mapping[str, Any]) -> str:
     """What the servers of a comparison had to do (`load_to_json`)."""
     running = [f"{name} {mean:.1f}" for name, mean in load["running_requests"].items()]
     said = f"; running on average, as the servers count: {', '.join(running)}" if running else ""
     words = f"{load['num_blocks']} blocks of {load['block_size']} requests to each server"
-    return f"load: {load['concurrency']} at a time, {words}{said}"
+    lines = [f"load: {load['concurrency']} at a time, {words}{said}"]
+    for name, figures in load.get("gpus", {}).items():
+        lines += [f"{name}: GPU {each}" for each in gpu_lines(figures)]
+    return "\n".join(lines)
 
 
 def tune_table(results: Results, width: int | None = None) -> str:
