@@ -10,7 +10,7 @@ from outdraft.errors import OptionError, unknown_choice
 
 # That our engine runs. auto: lookups, and a draft where there is one, as it pays in each round
 OWN_METHODS = ("off", "ngram", "suffix", "draft_model", "eagle", "auto")
-ELSEWHERE = {"mtp": "vLLM and SGLang", "medusa": "vLLM"}  # other methods, and who has them
+ELSEWHERE = {"mtp": "vLLM or SGLang", "medusa": "vLLM"}  # other methods, and who has them
 METHODS = (*OWN_METHODS, *ELSEWHERE)
 LOOKED_UP = ("ngram", "suffix")  # methods that propose without weights
 # Methods that need a draft: a model, or heads. The layers of mtp are in the target's checkpoint;

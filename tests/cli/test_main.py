@@ -113,6 +113,7 @@ def test_each_command_is_there_under_its_name(name: str) -> None:
         (["plan", "--tp", "2"], "(did you mean --gpu?)"),
         (["generate", "hi", "--model", "org/x"], "--model org/x (did you mean --target?)"),
         (["bench", "http://x", "--model", "m", "--num-prompts", "9"], "(did you mean --requests?)"),
+        (["compare", "a", "b", "--duration", "30s"], "arguments: --duration 30s; see"),
         (["bench", "--base-url", "http://x"], "(did you mean URL without a flag?)"),
         (["generate", "--prompt", "hi"], "(did you mean PROMPT without a flag?)"),
         (["serve", "org/x"], "org/x (did you mean --target org/x?)"),

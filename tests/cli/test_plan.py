@@ -42,6 +42,8 @@ def test_a_pair_on_two_gpus(told: Any) -> None:
         "serves: 14.9 texts of 8,192 tokens at once; the longest text that fits has 122,016 tokens",
         "  --max-num-seqs 16, as few full-length texts fit at once: 131,536 KV tokens (+8%)",
         "counted for vLLM with: --max-model-len 8192 --max-num-seqs 256 ",
+        "the same for emit: --max-model-len 8192 --max-num-seqs 256 --tensor-parallel-size 2 "
+        '--engine-flags "--max-num-batched-tokens 8192 --gpu-memory-utilization 0.92"',
         "draft memory: 9.4% (wanted: at most 15% of memory)",
         "size ratio: 1:8.8",
         "bf16     bf16  157.2 GB   13.9 GB     21,664           0   -100%      no",

@@ -50,7 +50,8 @@ class TestJson:
     def test_methods_of_others(self) -> None:
         for words in (("--method", "mtp"), ("--speculative-config", '{"method": "deepseek_mtp"}')):
             assert "engine has no method 'mtp'" in refused(*words)
-        assert "use vLLM" in refused("--method", "medusa")
+        assert "use vLLM or SGLang, e.g." in refused("--method", "mtp")
+        assert "use vLLM, e.g." in refused("--method", "medusa")
 
     @pytest.mark.parametrize(
         ("method", "ours", "draft"),

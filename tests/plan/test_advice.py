@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from outdraft.plan import Plan, PlanSettings, parse_gpu, parse_memory, plan_memory
 from outdraft.plan.models import TABLE
+from tests.plan.test_pairing import head
 
 TARGET, DRAFT = TABLE["llama-3.1-70b"], TABLE["llama-3.1-8b"]
 SMALL = TABLE["llama-3.1-8b"]
@@ -34,9 +36,10 @@ def changed(plan: Plan, line: str) -> Plan:
     elif found := re.match(r"(--[a-z-]+) (\w+)", line):
         value = int(found[2]) if found[2].isdecimal() else found[2]
         kept = replace(kept, **{KEYS[found[1]]: value})
-    elif found := re.match(r"(\d+) such devices", line):
+    elif found := re.match(r"(\d+) such devices (with --draft-tensor-parallel-size 1 )?fit", line):
         assert devices is not None
         devices = replace(devices, count=int(found[1]))
+        kept = replace(kept, draft_ranks=1 if found[2] else kept.draft_ranks)
     else:
         assert line == "without the draft it fits"
         draft, quantizations["draft_quantization"] = None, None
@@ -103,3 +106,26 @@ def test_nothing_to_advise() -> None:
     assert plan_memory(SMALL, None, None, PlanSettings(8192)).advice == ()
     hopeless = plan_memory(TABLE["llama-3.1-405b"], None, parse_gpu("t4"), PlanSettings(8192))
     assert hopeless.advice == ()
+
+
+def test_a_draft_model_that_cannot_be_split_is_named() -> None:
+    """qwen2.5-0.5b has 14 attention heads; engines split a draft model as its target."""
+    target, draft = TABLE["qwen2.5-72b"], TABLE["qwen2.5-0.5b"]
+    plan = plan_memory(target, draft, parse_gpu("h100"), PlanSettings(8192))
+    assert plan.advice[-1].startswith("4 such devices have room, but the attention heads of qwen2")
+    other = plan_memory(target, TABLE["qwen2.5-1.5b"], parse_gpu("h100"), PlanSettings(8192))
+    assert "4 such devices fit it" in other.advice, "12 heads"
+    alone = plan_memory(target, draft, parse_gpu("h100"), PlanSettings(8192, draft_ranks=1))
+    assert "4 such devices fit it" in alone.advice
+
+
+def test_a_head_that_cannot_be_split_sits_on_one(tmp_path: Path) -> None:
+    shape = {
+        "hidden_size": 4096, "intermediate_size": 14336, "vocab_size": 128256, "head_dim": 128,
+        "num_attention_heads": 7, "num_key_value_heads": 7, "draft_vocab_size": 32000,
+    }  # fmt: skip
+    uneven = head(tmp_path / "head", **shape)
+    plan = plan_memory(SMALL, uneven, parse_gpu("t4"), PlanSettings(8192, 64))
+    [line] = [each for each in plan.advice if "such devices" in each]
+    assert line == "2 such devices with --draft-tensor-parallel-size 1 fit it"
+    assert changed(plan, line).headline.serves

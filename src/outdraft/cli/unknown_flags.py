@@ -12,7 +12,7 @@ _OTHER_NAMES: dict[str, str] = tomllib.loads(
     Path(__file__).with_name("other_names.toml").read_text(encoding="utf-8")
 )
 _SIZE = re.compile(r"-[\d.]+[bm]\b", re.IGNORECASE)  # of a model: smollm2-135m
-_ALIKE = 0.7  # flags share their dashes and many a word: --verbose is not --version
+_ALIKE = 0.7  # without their dashes, which all share: --duration is not --draft
 
 
 def unknown_arguments(
@@ -41,4 +41,5 @@ def _hint(word: str, flags: Sequence[str], places: Mapping[str, str]) -> str | N
     place = meant if meant in places else nearest_name(name, places, _ALIKE)
     if place is not None:
         return f"{places[place]} without a flag"
-    return nearest_name(f"--{name}", flags, _ALIKE)
+    near = nearest_name(name, [each.lstrip("-") for each in flags], _ALIKE)
+    return None if near is None else f"--{near}"

@@ -5,14 +5,14 @@ from dataclasses import replace
 from math import ceil, log2
 
 from outdraft.errors import OptionError
-from outdraft.modelspec import MtpSpec
+from outdraft.modelspec import HeadSpec, MtpSpec
 from outdraft.plan.budget import Deployment, Mix, Room
 from outdraft.plan.sizes import QUANTIZATIONS
 
 _SHORTEST = 1024  # tokens: a shorter text is nothing to serve
 _SMALL_CHUNK = 2048  # tokens of a step
 _WORTH = 0.05  # of the KV tokens: less is not worth a flag
-_MOST_TIMES = 8  # as many devices
+_TIMES = (2, 4, 8)  # as many devices
 
 
 def helpful_changes(deployment: Deployment, mix: Mix) -> Iterator[str]:
@@ -77,19 +77,40 @@ def _other_weights(deployment: Deployment, mix: Mix) -> Iterator[str]:
 
 
 def _more_devices(deployment: Deployment, mix: Mix) -> Iterator[str]:
-    devices, times = deployment.devices, 2
-    while devices is not None and times <= _MOST_TIMES:
+    devices, draft = deployment.devices, deployment.draft
+    if devices is None:
+        return
+    for times in _TIMES:
         more = replace(deployment, devices=replace(devices, count=times * devices.count))
-        times *= 2
-        try:
-            more.check_split()
-            fits = more.mix(mix.target_quantization, mix.draft_quantization).serves
-        except OptionError:  # attention heads do not divide over so many
-            continue
-        if fits:
-            assert more.devices is not None
-            yield f"{more.devices.count} such devices fit it"
+        if _fits(more, mix):
+            yield f"{more.ranks} such devices fit it"
             return
+        alone = replace(more, settings=replace(more.settings, draft_ranks=1))
+        if draft is None or _divides(more) or not _fits(alone, mix):
+            continue
+        if isinstance(draft.spec, HeadSpec):
+            yield f"{more.ranks} such devices with --draft-tensor-parallel-size 1 fit it"
+        else:
+            yield (
+                f"{more.ranks} such devices have room, but the attention heads of {draft.name} do "
+                "not divide over them, and vLLM and SGLang split a draft model as its target: "
+                "choose another draft"
+            )
+        return
+
+
+def _fits(deployment: Deployment, mix: Mix) -> bool:
+    quantizations = mix.target_quantization, mix.draft_quantization
+    return _divides(deployment) and bool(deployment.mix(*quantizations).serves)
+
+
+def _divides(deployment: Deployment) -> bool:
+    """Whether attention heads divide over the devices."""
+    try:
+        deployment.check_split()
+    except OptionError:
+        return False
+    return True
 
 
 def _serves(deployment: Deployment, mix: Mix, **changes: object) -> bool:

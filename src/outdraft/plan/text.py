@@ -160,18 +160,19 @@ def advice_lines(plan: Plan) -> Iterator[str]:
     yield from (f"  {each}" for each in plan.advice)
     settings, devices = plan.settings, plan.devices
     flags = f"--max-model-len {settings.max_model_len} --max-num-seqs {settings.max_num_seqs}"
-    flags += f" --max-num-batched-tokens {settings.max_num_batched_tokens}"
-    if settings.kv_cache_bytes is not None:
-        flags += f" --kv-cache-memory-bytes {settings.kv_cache_bytes}"
-    else:
-        flags += f" --gpu-memory-utilization {settings.utilization:g}"
     if devices is not None and devices.count > 1:
         flags += f" --tensor-parallel-size {devices.count}"
+    of_vllm = f"--max-num-batched-tokens {settings.max_num_batched_tokens}"
+    if settings.kv_cache_bytes is not None:
+        of_vllm += f" --kv-cache-memory-bytes {settings.kv_cache_bytes}"
+    else:
+        of_vllm += f" --gpu-memory-utilization {settings.utilization:g}"
     if settings.kv_dtype == "fp8":
-        flags += " --kv-cache-dtype fp8"
+        of_vllm += " --kv-cache-dtype fp8"
     if settings.enforce_eager:
-        flags += " --enforce-eager"
-    yield f"  counted for vLLM with: {flags}"
+        of_vllm += " --enforce-eager"
+    yield f"  counted for vLLM with: {flags} {of_vllm}"
+    yield f'  the same for emit: {flags} --engine-flags "{of_vllm}"'
 
 
 def finding_lines(findings: Sequence[Check]) -> Iterator[str]:
