@@ -49,7 +49,7 @@ def test_settings_of_the_file_are_in_what_comes_out(
     assert "org/x" in text
     words = " ".join(text.replace("#", " ").split())
     assert f"note: as in {file}: target org/x, max_num_seqs 64" in words
-    assert "a file for outdraft: threads" in words
+    assert f"note: not taken from {file}: threads" in words
 
 
 def test_a_file_is_written_whole(ngram: str, tmp_path: Path) -> None:

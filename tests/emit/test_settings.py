@@ -81,6 +81,9 @@ def test_a_file_that_says_nothing_is_not_taken_for_off(tmp_path: Path) -> None:
     file.write_text("[serve]\ntarget = 'x'\n")
     with pytest.raises(OptionError, match="no method under"):
         speculation_of(str(file))
+    file.write_text("[serve]\ndraft = 'org/x'\n")
+    with pytest.raises(OptionError, match="no method under"):
+        speculation_of(str(file))
     file.write_text("[serve]\ntarget = 'x'\n" + OLD_OFF)
     assert speculation_of(str(file)).is_off, "as tuning runs of earlier versions wrote it"
 
@@ -103,7 +106,7 @@ def test_what_was_measured_is_served(tmp_path: Path) -> None:
     )
     assert len(notes) == 2
     assert "max_num_seqs 64" in notes[0]
-    assert notes[1].endswith("for outdraft: admin_key")
+    assert notes[1] == f"not taken from {file}: admin_key"
     serving, notes = served_by("vllm", file)
     assert serving == Serving("org/x", max_model_len=4096, max_num_seqs=64)
     left_out = "not taken from "
@@ -134,7 +137,11 @@ def test_another_engines_flags_are_for_that_engine(tmp_path: Path) -> None:
     assert (serving.dtype, serving.extra) == ("half", ("--enforce-eager",))
     serving, notes = served_by("sglang", file)
     assert serving == Serving("org/x")
-    assert "a file for vllm: dtype, tensor_parallel_size, engine_flags" in notes[1]
+    assert notes[1].endswith(": dtype, tensor_parallel_size, engine_flags")
+    file.write_text(file.read_text().replace("[emit]", "threads = 2\n[emit]"))
+    serving, notes = served_by("outdraft", file)
+    assert serving == Serving("org/x", threads=2), "ours stand in the other section"
+    assert notes[1].endswith(": dtype, tensor_parallel_size, engine_flags")
 
 
 def test_a_wrong_value_is_said_with_its_file(tmp_path: Path) -> None:

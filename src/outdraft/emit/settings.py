@@ -39,8 +39,7 @@ class SpeculationFile:
     speculation: Speculation
     name: str  # of the file
     of_any: Mapping[str, Any] = field(default_factory=dict)  # settings for every engine
-    engine: str = _OWN  # which the other settings are of
-    of_engine: Mapping[str, Any] = field(default_factory=dict)
+    of_engines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # for one of them
     left_out: tuple[str, ...] = ()  # keys of our server that no configuration takes over
 
 
@@ -48,12 +47,9 @@ def serving_from(
     args: argparse.Namespace, found: SpeculationFile
 ) -> tuple[Serving, tuple[str, ...]]:
     """Options win over the file. Also a note of what was taken from it, and of what was not."""
-    told = dict(found.of_any)
-    left_out = list(found.left_out)
-    if args.engine == found.engine:
-        told |= found.of_engine
-    else:
-        left_out += found.of_engine
+    told = {**found.of_any, **found.of_engines.get(args.engine, {})}
+    others = {key: None for each in found.of_engines.values() for key in each if key not in told}
+    left_out = [*others, *found.left_out]
     taken = {
         key: value_in_file(_OPTIONS[key], value, f"{found.name}: {key}") if key in _OPTIONS
         else value
@@ -65,8 +61,7 @@ def serving_from(
         said = ", ".join(f"{key} {value}" for key, value in taken.items())
         notes.append(f"as in {found.name}: {said}")
     if left_out:
-        notes.append(f"not taken from {found.name}, a file for {found.engine}: "
-                     f"{', '.join(left_out)}")  # fmt: skip
+        notes.append(f"not taken from {found.name}: {', '.join(left_out)}")
     flags = args.engine_flags or taken.pop("engine_flags", None)
     extra = _words({key: taken.pop(key) for key in list(taken) if key not in _OPTIONS})
     values = {
@@ -114,21 +109,19 @@ def _of_server(served: dict[str, Any], measured: Any, text: str, name: str) -> S
                 "keep one"
             )
         speculation = Speculation.from_mapping(_parse_settings(str(config), name))
-    elif given:
+    elif "method" in given:
         speculation = Speculation.from_mapping(given)
-    elif says_off_in_words(text):
+    elif "draft" not in given and says_off_in_words(text):
         speculation = OFF
     else:  # our server chooses by the machine that it is on
         raise OptionError(f'{name} has no method under [serve]; write one, such as method = "off"')
     of_any = {key: served.pop(key) for key in _OF_ANY if key in served}
-    of_ours = {key: served.pop(key) for key in _OF_OURS if key in served}
-    if not isinstance(measured, dict):
-        return SpeculationFile(speculation, name, of_any, _OWN, of_ours, tuple(served))
-    of_engine = {key: value for key, value in measured.items() if key in _OF_MEASURED}
-    left_out = (*of_ours, *served)
-    return SpeculationFile(
-        speculation, name, of_any, str(measured.get("engine")), of_engine, left_out
-    )
+    of_engines = {_OWN: {key: served.pop(key) for key in _OF_OURS if key in served}}
+    if isinstance(measured, dict):
+        of_engines[str(measured.get("engine"))] = {
+            key: value for key, value in measured.items() if key in _OF_MEASURED
+        }
+    return SpeculationFile(speculation, name, of_any, of_engines, tuple(served))
 
 
 def _with_our_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
