@@ -76,7 +76,7 @@ def test_vllms_names_for_layers_of_the_target(name: str) -> None:
 def test_methods_of_others_are_refused_by_our_engine_in_one_line() -> None:
     for method in OWN_METHODS:
         check_own_method(method)
-    for method, engine in (("mtp", "vLLM and SGLang"), ("medusa", "vLLM")):
+    for method, engine in (("mtp", "vLLM or SGLang"), ("medusa", "vLLM")):
         with pytest.raises(OptionError) as caught:
             check_own_method(method)
         said = str(caught.value)

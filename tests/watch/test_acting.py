@@ -167,7 +167,7 @@ def test_another_engine_gets_a_configuration_and_a_command(tmp_path: Path) -> No
         f"if k.startswith('OUTDRAFT_')}}], open({str(seen)!r}, 'w'))"
     )
     command = (sys.executable, "-c", code, "{config}", "{replica}")
-    known = Known(Speculation("ngram", 5), Serving("Qwen/Qwen3-0.6B"))
+    known = Known(Speculation("ngram", 5), lambda engine: Serving("Qwen/Qwen3-0.6B"))
     folder = tmp_path / "new"
     assert acted(folder, lambda it: it.do(LOWER, "vllm", ""), command=command, known=known) == ""
     text = (folder / "r0_8000.sh").read_text()

@@ -29,7 +29,19 @@ def test_costs_and_what_was_recommended(tmp_path: Path) -> None:
     assert found.costs.loads
     assert found.known is not None
     assert found.known.speculation == recommended(results)
-    assert found.known.serving.target == results.target
+    assert found.known.serving("vllm").target == results.target
+
+
+def test_servers_are_configured_as_they_were_measured(tmp_path: Path) -> None:
+    results = sample_results()
+    given = {"engine_flags": "--gpu-memory-utilization 0.8", "dtype": "half", "max_num_seqs": 64}
+    measured = replace(results, backend="vllm", settings={**results.settings, **given})
+    known = read_baseline(written(tmp_path, measured)).known
+    assert known is not None
+    serving = known.serving("vllm")
+    assert (serving.dtype, serving.extra) == ("half", ("--gpu-memory-utilization", "0.8"))
+    other = known.serving("sglang")
+    assert (other.dtype, other.extra, other.max_num_seqs) == (None, (), 64)
 
 
 def test_a_folder_without_results(tmp_path: Path) -> None:

@@ -44,18 +44,6 @@ def write_results(
     """
     write_json(folder / "results.json", results_json(results))
     speculation = recommended(results)
-    serving = Serving(
-        target=results.target,
-        max_model_len=results.settings.get("max_model_len"),
-        max_num_seqs=results.settings.get("max_num_seqs"),
-        tensor_parallel_size=results.settings.get("tensor_parallel_size") or 1,
-    )
-    measured = replace(
-        serving,
-        dtype=results.settings.get("dtype"),
-        threads=results.settings.get("threads"),
-        extra=split_flags(results.settings.get("engine_flags")),
-    )
     reasons, k = _reasons(results), _k_of_main(results, speculation)
     drafts = folder.resolve() / DRAFT_FOLDER
     written, left_out = ["results.json"], {}
@@ -70,8 +58,7 @@ def write_results(
                     exported.append(f"{DRAFT_FOLDER}/")
                 meant = replace(speculation, draft=str(drafts))
                 notes.append(_folder_note(draft, drafts, is_made=bool(exported)))
-            # Flags of the engine that was measured mean nothing to another one.
-            served = measured if engine == _engine(results) else serving
+            served = serving_of(results, engine)
             config = nearest_config(engine, meant, served, k=k, notes=tuple(notes))
             text = write_form(config, form)
         except OutdraftError as error:
@@ -82,6 +69,23 @@ def write_results(
             written.append(name)
     write_text(folder / _OWN_CONFIG, own_config(results, speculation))
     return [*written, *exported, _OWN_CONFIG], left_out
+
+
+def serving_of(results: Results, engine: str) -> Serving:
+    """As it was measured; flags of the engine that was measured mean nothing to another one."""
+    settings = results.settings
+    serving = Serving(
+        target=results.target,
+        max_model_len=settings.get("max_model_len"),
+        max_num_seqs=settings.get("max_num_seqs"),
+        tensor_parallel_size=settings.get("tensor_parallel_size") or 1,
+    )
+    if engine != _engine(results):
+        return serving
+    extra = split_flags(settings.get("engine_flags"))
+    return replace(
+        serving, dtype=settings.get("dtype"), threads=settings.get("threads"), extra=extra
+    )
 
 
 def carried_over(results: Results, name: str) -> str:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,7 +38,7 @@ class Known:
     """What is known of a server that somebody else's engine runs, from `tune`."""
 
     speculation: Speculation
-    serving: Serving
+    serving: Callable[[str], Serving]  # of an engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class Acting:
             else:
                 path = self.folder / f"{name}.sh"
                 meant = self.known.speculation if is_back else changed(self.known.speculation, deed)
-                config = nearest_config(engine, meant, self.known.serving, k=meant.k)
+                config = nearest_config(engine, meant, self.known.serving(engine), k=meant.k)
                 await asyncio.to_thread(write_text, path, write_form(config, "cli"))
         except OutdraftError as failure:
             return str(failure)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from outdraft.backends.backend import Serving
 from outdraft.errors import OptionError
 from outdraft.report.write import RESULTS, read_results
 from outdraft.tune.answer import recommended
+from outdraft.tune.files import serving_of
 from outdraft.watch.acting import Known
 from outdraft.watch.benefit.costs import Costs
 
@@ -30,11 +31,4 @@ def read_baseline(folder: Path | None) -> Baseline:
             f"--baseline {folder}: tune measured no arm there from which costs follow; give "
             "another folder"
         )
-    settings = results.settings
-    serving = Serving(
-        target=results.target,
-        max_model_len=settings.get("max_model_len"),
-        max_num_seqs=settings.get("max_num_seqs"),
-        tensor_parallel_size=settings.get("tensor_parallel_size") or 1,
-    )
-    return Baseline(costs, Known(recommended(results), serving))
+    return Baseline(costs, Known(recommended(results), partial(serving_of, results)))
