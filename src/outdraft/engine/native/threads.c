@@ -92,6 +92,17 @@ static int take_chunk(Pool *pool, uint32_t phase, int num_chunks, int thread) {
     return -1;
 }
 
+/* After the last chunk of a phase. What is one chunk alone is computed here: nobody has to wake up
+ * for it, and nobody else has anything to do. */
+static void begin_next(Pool *pool, const Memory *memory, void *job, uint32_t phase, int thread) {
+    uint32_t first = atomic_load(&pool->first), end = atomic_load(&pool->end);
+    for (phase++; phase != end && memory->phases[phase - first].num_chunks == 1; phase++) {
+        Phase what = memory->phases[phase - first];
+        what.compute(job, what.argument, 0, thread);
+    }
+    set_phase(pool, phase, phase == end ? ALL_TAKEN : 0);
+}
+
 /* Computes chunks until the job is over. What is read of a phase counts only if a chunk of that
  * phase could be taken afterwards: until then it can be another job's. */
 static void compute(Pool *pool, int thread, int *spins) {
@@ -111,8 +122,7 @@ static void compute(Pool *pool, int thread, int *spins) {
         if (computed &&
             atomic_fetch_add(&pool->num_computed, computed) + computed == what.num_chunks) {
             atomic_store(&pool->num_computed, 0);
-            int is_last = phase + 1 == atomic_load(&pool->end);
-            set_phase(pool, phase + 1, is_last ? ALL_TAKEN : 0);
+            begin_next(pool, memory, job, phase, thread);
         } else {
             wait_for_change(pool, phase, spins);
         }
