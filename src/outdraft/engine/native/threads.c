@@ -14,16 +14,22 @@
 /* Pauses before a thread goes to sleep: up to 100 microseconds, about what waking it costs. */
 enum { LEAST_SPINS = 64, MOST_SPINS = 8000 };
 
+static const uint32_t ALL_TAKEN = UINT32_MAX;
+
 typedef struct Memory {
     struct Memory *older; /* a late thread may still look at it */
     int size;
     Phase phases[];
 } Memory;
 
+/* Of a thread's own chunks of a phase: the number of the phase (upper half), and how many are taken.
+ * A chunk is taken by a change of this word from the value under which it was seen. */
+typedef struct {
+    _Alignas(64) _Atomic uint64_t taken;
+} Share;
+
 struct Pool {
-    /* The number of the phase (upper half), counted from the pool's first, and the next chunk of
-     * it. A chunk is taken by a change of this word from the value under which it was seen. */
-    _Alignas(64) _Atomic uint64_t now;
+    _Alignas(64) _Atomic uint32_t now; /* the phase, counted from the pool's first */
     _Alignas(64) atomic_int num_computed; /* chunks of this phase */
     _Alignas(64) atomic_int num_asleep;
     _Atomic uint32_t first, end; /* phases of this job */
@@ -34,6 +40,7 @@ struct Pool {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     pthread_t *threads;
+    Share shares[];
 };
 
 typedef struct {
@@ -41,8 +48,8 @@ typedef struct {
     int thread;
 } Worker;
 
-/* Waits until the word is no longer `seen`. `spins`: the thread's own limit. */
-static void wait_for_change(Pool *pool, uint64_t seen, int *spins) {
+/* Waits until the phase is no longer `seen`. `spins`: the thread's own limit. */
+static void wait_for_change(Pool *pool, uint32_t seen, int *spins) {
     for (int spin = 0; spin < *spins; spin++) {
         if (atomic_load_explicit(&pool->now, memory_order_acquire) != seen) {
             if (*spins < MOST_SPINS) *spins *= 2;
@@ -59,8 +66,11 @@ static void wait_for_change(Pool *pool, uint64_t seen, int *spins) {
     pthread_mutex_unlock(&pool->mutex);
 }
 
-static void set_phase(Pool *pool, uint32_t phase) {
-    atomic_store(&pool->now, (uint64_t)phase << 32);
+/* `taken`: of every thread's chunks; ALL_TAKEN where the phase is only the end of a job. */
+static void set_phase(Pool *pool, uint32_t phase, uint32_t taken) {
+    for (int thread = 0; thread < pool->num_threads; thread++)
+        atomic_store(&pool->shares[thread].taken, (uint64_t)phase << 32 | taken);
+    atomic_store(&pool->now, phase);
     if (atomic_load(&pool->num_asleep)) {
         pthread_mutex_lock(&pool->mutex);
         pthread_cond_broadcast(&pool->changed);
@@ -68,27 +78,53 @@ static void set_phase(Pool *pool, uint32_t phase) {
     }
 }
 
-/* Computes chunks until the job is over. What is read of a phase counts only if the word has not
- * changed meanwhile: until then it can be another job's. */
+/* A chunk that nobody has taken, of the thread's own share first; -1: there is none. */
+static int take_chunk(Pool *pool, uint32_t phase, int num_chunks, int thread) {
+    int64_t threads = pool->num_threads;
+    for (int64_t at = 0; at < threads; at++) {
+        int64_t owner = (thread + at) % threads;
+        int64_t from = num_chunks * owner / threads, to = num_chunks * (owner + 1) / threads;
+        uint64_t seen = atomic_load(&pool->shares[owner].taken);
+        while ((uint32_t)(seen >> 32) == phase && (uint32_t)seen < to - from)
+            if (atomic_compare_exchange_strong(&pool->shares[owner].taken, &seen, seen + 1))
+                return (int)(from + (uint32_t)seen);
+    }
+    return -1;
+}
+
+/* After the last chunk of a phase. What is one chunk alone is computed here: nobody has to wake up
+ * for it, and nobody else has anything to do. */
+static void begin_next(Pool *pool, const Memory *memory, void *job, uint32_t phase, int thread) {
+    uint32_t first = atomic_load(&pool->first), end = atomic_load(&pool->end);
+    for (phase++; phase != end && memory->phases[phase - first].num_chunks == 1; phase++) {
+        Phase what = memory->phases[phase - first];
+        what.compute(job, what.argument, 0, thread);
+    }
+    set_phase(pool, phase, phase == end ? ALL_TAKEN : 0);
+}
+
+/* Computes chunks until the job is over. What is read of a phase counts only if a chunk of that
+ * phase could be taken afterwards: until then it can be another job's. */
 static void compute(Pool *pool, int thread, int *spins) {
     for (;;) {
-        uint64_t now = atomic_load(&pool->now);
-        uint32_t phase = (uint32_t)(now >> 32), chunk = (uint32_t)now;
-        uint32_t first = atomic_load(&pool->first);
+        uint32_t phase = atomic_load(&pool->now), first = atomic_load(&pool->first);
         if (phase == atomic_load(&pool->end)) return;
         Memory *memory = atomic_load(&pool->memory);
         if (phase - first >= (uint32_t)memory->size) continue; /* the job changed */
         Phase what = memory->phases[phase - first];
         void *job = atomic_load(&pool->job);
-        if (chunk >= (uint32_t)what.num_chunks) {
-            wait_for_change(pool, now, spins);
-            continue;
+        int computed = 0, chunk;
+        while ((chunk = take_chunk(pool, phase, what.num_chunks, thread)) >= 0) {
+            what.compute(job, what.argument, chunk, thread);
+            computed++;
         }
-        if (!atomic_compare_exchange_strong(&pool->now, &now, now + 1)) continue;
-        what.compute(job, what.argument, (int)chunk, thread);
-        if (atomic_fetch_add(&pool->num_computed, 1) == what.num_chunks - 1) {
+        /* Added at once: a word that all threads change is slow. */
+        if (computed &&
+            atomic_fetch_add(&pool->num_computed, computed) + computed == what.num_chunks) {
             atomic_store(&pool->num_computed, 0);
-            set_phase(pool, phase + 1);
+            begin_next(pool, memory, job, phase, thread);
+        } else {
+            wait_for_change(pool, phase, spins);
         }
     }
 }
@@ -100,14 +136,15 @@ static void *work_until_closed(void *argument) {
     int spins = MOST_SPINS;
     while (!atomic_load(&pool->is_closing)) {
         compute(pool, worker.thread, &spins);
-        uint64_t now = atomic_load(&pool->now);
-        if ((uint32_t)(now >> 32) == atomic_load(&pool->end)) wait_for_change(pool, now, &spins);
+        uint32_t now = atomic_load(&pool->now);
+        if (now == atomic_load(&pool->end)) wait_for_change(pool, now, &spins);
     }
     return NULL;
 }
 
 Pool *pool_open(int num_threads) {
-    Pool *pool = aligned_alloc(64, (sizeof(Pool) + 63) / 64 * 64);
+    size_t size = sizeof(Pool) + (size_t)num_threads * sizeof(Share);
+    Pool *pool = aligned_alloc(64, (size + 63) / 64 * 64);
     if (!pool) return NULL;
     atomic_init(&pool->now, 0);
     atomic_init(&pool->num_computed, 0);
@@ -117,6 +154,8 @@ Pool *pool_open(int num_threads) {
     atomic_init(&pool->memory, NULL);
     atomic_init(&pool->job, NULL);
     atomic_init(&pool->is_closing, 0);
+    for (int thread = 0; thread < num_threads; thread++)
+        atomic_init(&pool->shares[thread].taken, ALL_TAKEN);
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_cond_init(&pool->changed, NULL);
     pool->num_threads = 1;
@@ -167,11 +206,10 @@ Phase *pool_phases(Pool *pool, int num_phases) {
 void pool_run(Pool *pool, int num_phases, void *job) {
     static _Thread_local int spins = MOST_SPINS;
     uint32_t first = atomic_load(&pool->end) + 1;
-    /* Under this word there is no chunk to take while the job changes. */
-    atomic_store(&pool->now, (uint64_t)(first - 1) << 32 | UINT32_MAX);
+    /* All of the phase before is taken: there is no chunk to take while the job changes. */
     atomic_store(&pool->job, job);
     atomic_store(&pool->first, first);
     atomic_store(&pool->end, first + (uint32_t)num_phases);
-    set_phase(pool, first);
+    set_phase(pool, first, 0);
     compute(pool, 0, &spins);
 }

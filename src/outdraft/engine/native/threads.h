@@ -2,8 +2,9 @@
  *
  * A job is a list of phases, and a phase is a number of chunks that can be computed in any order.
  * A phase is over when its chunks are computed, not when all threads are there: a thread that lost
- * its core to another program holds up the others only while it has a chunk. Whoever waits spins
- * for a while, less when that was in vain lately, then sleeps. */
+ * its core to another program holds up the others only while it has a chunk. Every thread takes
+ * chunks of its own share first, which lie together in memory, then those that others left. Whoever
+ * waits spins for a while, less when that was in vain lately, then sleeps. */
 #pragma once
 
 #include <stdint.h>
