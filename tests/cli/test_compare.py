@@ -67,9 +67,11 @@ def test_two_servers_to_json_and_a_file(
     found = json.loads(said)
     assert found.keys() == {"verdict", "ratios", "texts", "load"}
     running = found["load"].pop("running_requests")
+    bounds = found["load"].pop("running_requests_interval")
     assert found["load"] == {"concurrency": 2, "block_size": 4, "num_blocks": 5}
     assert all(0 < running[arm] <= 2 for arm in ("baseline", "candidate"))
-    found["load"]["running_requests"] = running
+    assert all(bounds[arm][0] <= running[arm] <= bounds[arm][1] for arm in running)
+    found["load"] |= {"running_requests": running, "running_requests_interval": bounds}
     assert found["texts"]["agreement"]["num_identical"] == 20
     assert found["texts"]["floor"] is None, "all agree: nothing has to be explained"
     assert found["verdict"]["decision"] == "SHIP"

@@ -273,3 +273,6 @@ def test_what_the_servers_of_a_comparison_had_to_do() -> None:
     said = load_line(load | {"running_requests": {"baseline": 62.52, "candidate": 61.0}})
     running = "running on average, as the servers count: baseline 62.5, candidate 61.0"
     assert said == f"{words}; {running}"
+    measured = {"running_requests": {"baseline": 62.52}}
+    bounds = {"running_requests_interval": {"baseline": [61.9, 63.1]}}
+    assert load_line(load | measured | bounds).endswith("servers count: baseline 62.5 [61.9, 63.1]")

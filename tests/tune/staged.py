@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from outdraft.backends.installation import Installation
@@ -11,7 +12,10 @@ from outdraft.backends.vllm.backend import Vllm
 from outdraft.errors import BackendError
 from outdraft.loadgen.endpoint import Endpoint, Request
 from outdraft.loadgen.load import LoadRun
+from outdraft.measure.gauges import RUNNING, Sample
+from outdraft.measure.plateau import find_plateau
 from outdraft.observe import Page
+from outdraft.records import Record
 from outdraft.speculation import Speculation
 from outdraft.testing.fake_script import Script
 from tests.measure.simulated import Simulated
@@ -36,6 +40,7 @@ class Stage:
     loses_drafts: Collection[str] = ()  # after their sleep nobody accepts anything
     slowness: Callable[[int], float] = lambda start: 1.0  # of the engine of a start, by its number
     of_cards: Sequence[float] = (1.0,)  # how slow each is
+    most_running: Mapping[str, int] = field(default_factory=dict)  # name of an arm → its own limit
     clock: float = 0.0
     busy_s: float = 0.0  # in which requests ran
     starts: Counter[str] = field(default_factory=Counter)
@@ -59,6 +64,7 @@ class StagedEngine:
         self._stage, self._speculation, self.name, self.card = stage, speculation, name, card
         self.is_asleep = self.has_slept = False
         self._page: Page = {}
+        self._samples: list[Sample] = []
         self._number = 0
         self._slowness = stage.slowness(stage.starts.total()) * stage.of_cards[card]
 
@@ -83,6 +89,7 @@ class StagedEngine:
             cost = truth.cost(self._speculation.k, running)
             script = replace(script, k=self._speculation.k, acceptance=chance, round_cost=cost)
         run = Simulated({URL: script})(Endpoint(URL), counted, concurrency=concurrency or 4)
+        self._look(run.records, running)
         took = (max(each.last_ns or 0 for each in run.records) - 10**9) / 1e9
         stage.clock += took
         stage.busy_s += took
@@ -96,6 +103,24 @@ class StagedEngine:
     def _count(self, name: str, value: int) -> None:
         key = f"vllm:spec_decode_num_{name}_total"
         self._page[key] = self._page.get(key, 0.0) + value
+
+    @contextmanager
+    def polled(self, every_s: float) -> Iterator[list[Sample]]:
+        self._samples = []
+        yield self._samples
+
+    def _look(self, records: Sequence[Record], concurrency: int) -> None:
+        """Once a second: slots are being filled at first, then as many run as the engine takes."""
+        start, end = (
+            min(each.scheduled_ns for each in records),
+            max(each.last_ns or 0 for each in records),
+        )
+        most = min(concurrency, self._stage.most_running.get(self.name, concurrency))
+        if plateau := find_plateau(records):
+            self._samples += [
+                Sample(at, RUNNING, most if at >= plateau.start_ns else 1)
+                for at in range(start, end, 10**9)
+            ]
 
     def wait_until_idle(self) -> None:
         assert not self.is_asleep

@@ -148,6 +148,29 @@ def test_an_engine_that_does_not_survive_its_sleep_is_a_result_of_its_arm(
     assert outcomes[0].standing.verdict is not None
 
 
+def test_a_load_of_which_less_runs_than_it_names_is_said(tmp_path: Path) -> None:
+    """An engine that takes 10 texts at a time; as slots are being filled, only one runs."""
+    arms = tuple(arm for arm in ARMS if arm.method == "eagle")
+    short: dict[str, Any] = {"loads": LOADS[1:], "arms": arms}
+    stage = replace(Stage(WINNING), most_running={"eagle head k=6": 10})
+    outcomes, journal = search(stage, tmp_path / "journal", **short)
+    assert {each.running for each in journal.blocks.values() if each.load == "concurrency 4"} == {4}
+    of_16 = [each for each in journal.blocks.values() if each.load.startswith("concurrency 16")]
+    assert {each.running for each in of_16 if each.arm == "off"} == {16}
+    assert {each.running for each in of_16 if each.arm == "eagle head k=6"} == {10}
+    settings = settings_of(short["loads"], arms, 1200, Keeping(ASLEEP))
+    results = make_results(RunContext({}, "vllm", "target"), settings, outcomes, (), journal)
+    told = [note for note in results.notes if "were running on average" in note]
+    assert len(told) == 1
+    assert told[0].startswith("concurrency 16: fewer requests were running on average")
+    assert "as the engine counts: eagle head k=6 10.0 [10.0, 10.0]; it may" in told[0]
+    running = {arm.name: arm.running for arm in results.loads[1].arms}
+    assert running["off"] == 16
+    assert running["eagle head k=6"] == 10
+    with Journal(tmp_path / "journal", {"header": 1}) as again:
+        assert again.blocks == journal.blocks
+
+
 def visited(stage: Stage, path: Path, budget_s: float = 900) -> tuple[LoadOutcome, list[str]]:
     """The outcome of one load, and the order in which engines were started."""
     arms = tuple(arm for arm in ARMS if arm.method == "eagle")

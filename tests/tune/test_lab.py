@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
@@ -19,6 +20,7 @@ from outdraft.backends.vllm.backend import Vllm
 from outdraft.errors import BackendError
 from outdraft.loadgen.endpoint import Request, make_requests
 from outdraft.loadgen.load import LoadRun
+from outdraft.measure.gauges import Sample
 from outdraft.measure.machine import available_memory, resident_memory
 from outdraft.observe import Page
 from outdraft.speculation import OFF, Speculation
@@ -63,6 +65,9 @@ class PlayedEngine:
         if self._engines.cannot_forget:
             raise BackendError("it does not forget")
         self._engines.forgotten.append((path, len(self._engines.sent_ks)))
+
+    def polled(self, every_s: float) -> AbstractContextManager[list[Sample]]:
+        raise AssertionError("one request at a time has no plateau")
 
     def wait_until_idle(self) -> None:
         pass

@@ -10,7 +10,8 @@ from outdraft.loadgen.endpoint import Endpoint, make_requests
 from outdraft.loadgen.fleet import run_load
 from outdraft.loadgen.load import Sink
 from outdraft.loadgen.quality import LoadQuality, assess_load
-from outdraft.measure.gauges import polled_gauges, while_counting
+from outdraft.measure.block_size import answer_seconds
+from outdraft.measure.gauges import POLL_S, counted_time, mean_between, poll_seconds, polled_gauges
 from outdraft.measure.gpus import polled_gpus
 from outdraft.measure.machine import describe_client
 from outdraft.measure.memory import REMEMBERED, forgets, repeats_note
@@ -55,7 +56,8 @@ def run_trial(
         requests = surround(requests, spare, concurrency)
     elif spare:
         requests = surround_in_time(requests, spare, _settling_ns(plan, warmup_records))
-    with polled_gauges(endpoint.server) as samples, polled_gpus(endpoint.url) as of_gpus:
+    every_s = _poll_seconds(plan, warmup_records, concurrency, duration_s)
+    with polled_gauges(endpoint.server, every_s) as samples, polled_gpus(endpoint.url) as of_gpus:
         run = run_load(
             endpoint,
             requests,
@@ -66,11 +68,12 @@ def run_trial(
         )
     metrics = page_difference(endpoint.server.metrics(), before)
     said = [*samples, *of_gpus]
-    counting = while_counting(said, run.records) or said
+    times = [each.at_ns for each in said]
+    start, end = counted_time(run.records) or (min(times, default=0), max(times, default=0))
+    counting = [each for each in said if start <= each.at_ns <= end]
     for name in {each.name for each in counting}:
-        values = [each.value for each in counting if each.name == name]
-        metrics[f"{name}_max"] = max(values)
-        metrics[f"{name}_mean"] = sum(values) / len(values)
+        metrics[f"{name}_max"] = max(each.value for each in counting if each.name == name)
+        metrics[f"{name}_mean"] = mean_between(counting, name, start, end) or 0.0
     quality = assess_load(run)
     quality = replace(quality, is_stopped=is_stopped or quality.is_stopped)
     if (
@@ -91,6 +94,21 @@ def run_trial(
         problems=quality.problems,
     )
     return trial, quality
+
+
+def _poll_seconds(
+    plan: Sequence[Planned],
+    warmup: Sequence[Record],
+    concurrency: int | None,
+    duration_s: float | None,
+) -> float:
+    """By how long the load will take, as far as that is known before."""
+    if duration_s is not None:
+        return poll_seconds(duration_s)
+    if concurrency is None:
+        return poll_seconds(max((each.offset_ns or 0 for each in plan), default=0) / 1e9)
+    answer_s = answer_seconds(warmup)
+    return POLL_S if answer_s is None else poll_seconds(len(plan) * answer_s / concurrency)
 
 
 def _settling_ns(plan: Sequence[Planned], warmup: Sequence[Record]) -> int:

@@ -1,6 +1,7 @@
 """Engines that are up: started by a backend, spoken to over HTTP."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -11,7 +12,7 @@ from outdraft.backends.process import start
 from outdraft.loadgen.endpoint import Endpoint, Request, optional_fields
 from outdraft.loadgen.fleet import run_load
 from outdraft.loadgen.load import LoadRun
-from outdraft.measure.gauges import wait_until_idle
+from outdraft.measure.gauges import Sample, polled_gauges, wait_until_idle
 from outdraft.measure.machine import resident_memory
 from outdraft.observe import Page
 from outdraft.speculation import Speculation
@@ -72,6 +73,10 @@ class RunningEngine:
 
     def post(self, path: str, body: str, limit_s: float) -> None:
         self._endpoint.server.post(path, body, limit_s)
+
+    def polled(self, every_s: float) -> AbstractContextManager[list[Sample]]:
+        """What its gauges say while it has requests."""
+        return polled_gauges(self._endpoint.server, every_s)
 
     def wait_until_idle(self) -> None:
         wait_until_idle(self._endpoint.server)

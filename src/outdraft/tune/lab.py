@@ -7,8 +7,9 @@ Only one of them has requests at a time.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
+from math import inf
 
 from outdraft.acceptance import Acceptance
 from outdraft.backends.backend import Backend
@@ -18,8 +19,10 @@ from outdraft.loadgen.endpoint import Request, make_requests
 from outdraft.loadgen.quality import assess_client
 from outdraft.measure.block_size import answer_seconds, warmup_size
 from outdraft.measure.cores import CoreWatch, no_watch
+from outdraft.measure.gauges import Sample, poll_seconds
 from outdraft.measure.machine import available_memory
 from outdraft.measure.plateau import num_spare, surround, surround_in_time
+from outdraft.measure.running import running_in
 from outdraft.observe import (
     page_difference,
     read_acceptance,
@@ -79,6 +82,7 @@ class Lab(AbstractContextManager["Lab"]):
         self._step_seconds: dict[str, dict[int, float]] = {}
         self._proofs: dict[str, Acceptance] = {}  # of engines that have not slept yet
         self._broken: dict[str, str] = {}  # engines that could not be started, and why
+        self._load_s: dict[str, float] = {}  # name of a plan → what its last block took
         self._order: list[str] = []  # keys of engines, the last started last
         self._renews_off = keeping.how == SIDE_BY_SIDE and not self._shares_process
         self._starts_ahead = keeping.how == SIDE_BY_SIDE
@@ -245,9 +249,15 @@ class Lab(AbstractContextManager["Lab"]):
 
     def _run(self, engine: RunningEngine, load: Load, arm: Speculation, block: int) -> Block:
         requests = self._requests(load, arm, block)
-        before = engine.metrics()
-        with self._watch() as cores:
-            run = engine.send(requests, load.concurrency, arm.k if self._names_k(arm) else None)
+        before, k = engine.metrics(), arm.k if self._names_k(arm) else None
+        # Leads make a plateau; without one nobody can say how many requests should run.
+        is_polled = load.concurrency is not None and any(each.is_warmup for each in requests)
+        every_s = poll_seconds(self._load_s.get(load.plan_name, inf))
+        polled = engine.polled(every_s) if is_polled else nullcontext(list[Sample]())
+        began = self._clock()
+        with self._watch() as cores, polled as samples:
+            run = engine.send(requests, load.concurrency, k)
+        self._load_s[load.plan_name] = self._clock() - began
         if any(each.is_filler for each in requests):
             engine.wait_until_idle()
         quality = assess_client(run)
@@ -263,6 +273,7 @@ class Lab(AbstractContextManager["Lab"]):
             written=read_written(counters, len(run.records) + run.num_fillers),
             step_seconds=self._step_seconds[self._key(arm, load)],
             busy=cores.words,
+            running=running_in(samples, run.records),
         )
 
     def _requests(self, load: Load, arm: Speculation, block: int) -> list[Request]:
