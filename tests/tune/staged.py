@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from outdraft.backends.installation import Installation
 from outdraft.backends.vllm.backend import Vllm
-from outdraft.errors import BackendError
+from outdraft.errors import BackendError, CrowdedGpuError
 from outdraft.loadgen.endpoint import Endpoint, Request
 from outdraft.loadgen.load import LoadRun
 from outdraft.measure.gauges import RUNNING, Sample
@@ -37,6 +37,9 @@ class Stage:
     switch_s: float = 0.3  # to fall asleep, and to wake up
     dies_asleep: Collection[str] = ()  # names of arms
     does_not_wake: Collection[str] = ()
+    other_memory: Collection[str] = ()  # wakes with half of its KV cache
+    memory: Mapping[str, int] = field(default_factory=dict)  # bytes of main memory, if not 1 GiB
+    sleepers_held: int | None = None  # by a GPU, beside the one that is started; None: any number
     loses_drafts: Collection[str] = ()  # after their sleep nobody accepts anything
     slowness: Callable[[int], float] = lambda start: 1.0  # of the engine of a start, by its number
     of_cards: Sequence[float] = (1.0,)  # how slow each is
@@ -53,6 +56,9 @@ class Stage:
     def start(self, speculation: Speculation, name: str, card: int = 0) -> StagedEngine:
         assert all(each.is_asleep for each in self.up), "one is awake at a time"
         self.clock += self.start_s
+        if self.sleepers_held is not None and len(self.up) > self.sleepers_held:
+            self.events.append(("crowded", name))
+            raise CrowdedGpuError("vllm ran out of memory")
         self.starts[name] += 1
         self.events.append(("start", name))
         self.up.append(StagedEngine(self, speculation, name, card))
@@ -122,11 +128,13 @@ class StagedEngine:
                 for at in range(start, end, 10**9)
             ]
 
-    def wait_until_idle(self) -> None:
+    def wait_until_idle(self, idle_path: str = "") -> None:
         assert not self.is_asleep
 
     def metrics(self) -> Page:
-        return dict(self._page)
+        is_less = self.has_slept and self.name in self._stage.other_memory
+        blocks = f'vllm:cache_config_info{{num_gpu_blocks="{300 if is_less else 600}"}}'
+        return {**self._page, blocks: 1.0}
 
     def post(self, path: str, body: str, limit_s: float) -> None:
         stage = self._stage
@@ -150,7 +158,7 @@ class StagedEngine:
         raise AssertionError("nothing is remembered here")
 
     def resident_bytes(self) -> int:
-        return 1 << 30
+        return self._stage.memory.get(self.name, 1 << 30)
 
     def stop(self) -> None:
         self._stage.events.append(("stop", self.name))

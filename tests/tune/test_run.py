@@ -12,6 +12,7 @@ from outdraft.backends.lookup import backend_elsewhere
 from outdraft.cli.main import find_command
 from outdraft.errors import OptionError
 from outdraft.testing.tiny_models import tiny_model
+from outdraft.tune import placing
 from outdraft.tune import run as run_module
 from outdraft.tune.arm import name_of
 from outdraft.tune.journal import AnswerTime, Journal
@@ -195,7 +196,7 @@ def test_what_our_engines_take_is_said_before_they_start(
     display = Display()
     run_tuning(made, tmp_path, display)
     assert display.notes[0] == made.keeping.memory
-    monkeypatch.setattr(run_module, "available_memory", lambda: 7 * 10**8)
+    monkeypatch.setattr(placing, "available_memory", lambda: 7 * 10**8)
     tight = plan(target, "--methods", "ngram,suffix", "--concurrency", "1,4")
     assert tight.keeping.most == 2
     assert "some are started again when needed" in tight.keeping.memory
@@ -207,8 +208,8 @@ def test_engines_that_one_gpu_cannot_hold_are_dealt_to_two(
 ) -> None:
     gib = 1 << 30
     monkeypatch.setattr(run_module, "backend_named", lambda name: VLLM)
-    monkeypatch.setattr(run_module, "gpu_memory", lambda: [(80 * gib, 77 * gib)] * 2)
-    monkeypatch.setattr(run_module, "gpu_ids", lambda: ["3", "5"])
+    monkeypatch.setattr(placing, "gpu_memory", lambda: [(80 * gib, 77 * gib)] * 2)
+    monkeypatch.setattr(placing, "gpu_ids", lambda: ["3", "5"])
     words = ("--engine", "vllm", "--methods", "ngram,draft_model", "--draft", target)
     made = plan(target, *words, "--k", "2,4")
     cards = made.search.cards
@@ -216,9 +217,16 @@ def test_engines_that_one_gpu_cannot_hold_are_dealt_to_two(
     assert cards.gpus == [("3",), ("5",)]
     assert {arm.method: cards.of(arm) for arm in made.search.arms} == {"ngram": 0, "draft_model": 1}
     assert any("2 cards (GPUs 3; 5)" in each for each in made.context.warnings)
+    assert made.keeping.share == 0.9, "what was planned with is what engines are told"
     with made.lab(tmp_path) as lab:
         assert lab is not None
-    monkeypatch.setattr(run_module, "gpu_ids", lambda: ["3"])
+    busy = [(80 * gib, 77 * gib), (80 * gib, 20 * gib)]
+    monkeypatch.setattr(placing, "gpu_memory", lambda: busy)
+    beside = plan(target, *words, "--k", "2,4")
+    assert (beside.keeping.how, beside.keeping.most) == (made.keeping.how, 4), "as if it were alone"
+    assert not beside.search.cards.others
+    monkeypatch.setattr(placing, "gpu_memory", lambda: busy[:1])
+    monkeypatch.setattr(placing, "gpu_ids", lambda: ["3"])
     alone = plan(target, *words, "--k", "2,4")
     assert not alone.search.cards.others
     Journal(tmp_path / "journal.jsonl", made.header).close()

@@ -108,6 +108,10 @@ def ended_itself(lines: Sequence[str]) -> bool:
     return any(_matches(line, "ended_itself") for line in lines[-3:])
 
 
+def is_gpu_crowded(lines: Sequence[str]) -> bool:
+    return any(_matches(line, "gpu_crowded") for line in lines)
+
+
 def is_address_taken(lines: Sequence[str]) -> bool:
     return any(_matches(line, "address_taken") for line in lines[-40:])
 

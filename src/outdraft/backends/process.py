@@ -23,7 +23,7 @@ from typing import Self
 from outdraft.backends import engine_log, guard
 from outdraft.backends.backend import Backend, Launch, Serving
 from outdraft.backends.flags import HOST
-from outdraft.errors import BackendError
+from outdraft.errors import BackendError, CrowdedGpuError
 from outdraft.observe import RemoteServer
 from outdraft.speculation import Speculation
 from outdraft.whole_file import write_text
@@ -146,7 +146,8 @@ class EngineProcess:
         began, server = time.monotonic(), RemoteServer(self.url)
         while True:
             if reason := self.died():
-                raise BackendError(reason)
+                is_crowded = engine_log.is_gpu_crowded(engine_log.ending(self.log))
+                raise (CrowdedGpuError if is_crowded else BackendError)(reason)
             if server.is_ready():
                 return
             waited = time.monotonic() - began

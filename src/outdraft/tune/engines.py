@@ -1,7 +1,7 @@
 """Engines that are up: started by a backend, spoken to over HTTP."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -9,11 +9,12 @@ from typing import Protocol
 
 from outdraft.backends.backend import Backend, Serving
 from outdraft.backends.process import start
+from outdraft.errors import BackendError
 from outdraft.loadgen.endpoint import Endpoint, Request, optional_fields
 from outdraft.loadgen.fleet import run_load
 from outdraft.loadgen.load import LoadRun
 from outdraft.measure.gauges import Sample, polled_gauges, wait_until_idle
-from outdraft.measure.machine import resident_memory
+from outdraft.measure.main_memory import resident_memory
 from outdraft.observe import Page
 from outdraft.speculation import Speculation
 
@@ -78,8 +79,14 @@ class RunningEngine:
         """What its gauges say while it has requests."""
         return polled_gauges(self._endpoint.server, every_s)
 
-    def wait_until_idle(self) -> None:
-        wait_until_idle(self._endpoint.server)
+    def wait_until_idle(self, idle_path: str = "") -> None:
+        """Gives up after two seconds. `idle_path`: where the engine says it better than its gauges
+        do (`Capabilities.idle_path`)."""
+        if not idle_path:
+            wait_until_idle(self._endpoint.server)
+            return
+        with suppress(BackendError):
+            self.forget(idle_path)
 
     def metrics(self) -> Page:
         return self._endpoint.server.metrics()
