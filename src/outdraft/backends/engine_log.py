@@ -72,6 +72,13 @@ def ending(log: Path) -> list[str]:
     return longer if is_told else lines
 
 
+def num_bytes(log: Path) -> int:
+    try:
+        return log.stat().st_size
+    except OSError:
+        return 0
+
+
 def last_line(log: Path) -> str:
     lines = tail(log, _LAST_BYTES)
     return shortened(lines[-1]) if lines else ""

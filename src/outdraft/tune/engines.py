@@ -18,9 +18,6 @@ from outdraft.measure.main_memory import resident_memory
 from outdraft.observe import Page
 from outdraft.speculation import Speculation
 
-_START_LIMIT_S = 600.0
-
-
 # After each answer: how many of a block's requests have one, and how many there are. It must be
 # quick: the client waits for it.
 OnAnswer = Callable[[int, int], None]
@@ -113,6 +110,7 @@ def engine_starter(
     logs: Path,
     on_wait: OnWait = lambda *_: None,
     *,
+    limit_s: float = 600.0,  # for each start
     stop_at_eos: bool = False,
     on_answer: OnAnswer = lambda done, total: None,
 ) -> StartEngine:
@@ -127,7 +125,7 @@ def engine_starter(
             serving,
             speculation,
             log=logs / f"{file_name}.log",
-            limit_s=_START_LIMIT_S,
+            limit_s=limit_s,
             on_wait=lambda seconds, line: on_wait(name, seconds, line),
         )
         try:

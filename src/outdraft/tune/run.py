@@ -97,7 +97,10 @@ class RunPlan:
             finder = partial(server_finder, stop_at_eos=asked, on_answer=on_answer)
             each = [finder(settings.servers, settings.api_key)]
         else:
-            starter = partial(engine_starter, stop_at_eos=asked, on_answer=on_answer)
+            limit_s = settings.start_limit_s
+            starter = partial(
+                engine_starter, limit_s=limit_s, stop_at_eos=asked, on_answer=on_answer
+            )
             on_cards = [replace(serving, gpus=gpus) for gpus in cards.gpus]
             each = [starter(self.backend, one, logs, on_wait) for one in on_cards]
         first, *others = map(starts.timed, each)
