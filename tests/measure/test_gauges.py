@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -108,6 +109,24 @@ def test_one_page_that_did_not_come_does_not_end_the_polling(
     with polled_gauges(RemoteServer("http://busy"), 0.02) as samples:
         time.sleep(0.2)
     assert len(samples) == len(asked) - 1 > 2
+
+
+def test_pages_that_come_slowly_are_not_asked_for_without_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[float] = []
+
+    def metrics(server: RemoteServer) -> dict[str, float]:
+        asked.append(time.monotonic())
+        time.sleep(0.1)
+        return {"vllm:num_requests_running": 5.0}
+
+    monkeypatch.setattr(RemoteServer, "metrics", metrics)
+    with polled_gauges(RemoteServer("http://busy"), 0.1):
+        time.sleep(0.8)
+    gaps = [after - before for before, after in pairwise(asked)]
+    assert len(gaps) >= 2
+    assert min(gaps) >= 0.14
 
 
 def test_waiting_for_abandoned_requests_ends(monkeypatch: pytest.MonkeyPatch) -> None:

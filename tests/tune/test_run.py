@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -201,6 +202,27 @@ def test_what_our_engines_take_is_said_before_they_start(
     assert tight.keeping.most == 2
     assert "some are started again when needed" in tight.keeping.memory
     assert tight.header == made.header, "a run goes on whatever memory is free"
+
+
+def test_an_engine_may_take_as_long_to_start_as_is_said(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[float] = []
+
+    def starter(*_: Any, limit_s: float, **__: Any) -> Any:
+        limits.append(limit_s)
+        return lambda speculation, name: None
+
+    monkeypatch.setattr(run_module, "engine_starter", starter)
+    for flags in ((), ("--start-limit", "1h")):
+        plan(target, *flags).lab(tmp_path).close()
+    assert limits == [600, 3600]
+    with pytest.raises(OptionError, match="--start-limit 'soon' is not a duration"):
+        plan(target, "--start-limit", "soon")
+    with pytest.raises(OptionError, match="--start-limit is for engines that are started here"):
+        plan_run(RunSettings.from_options(find_command("tune").parse((
+            "--off", "http://a:1", "--on", "ngram:k=4@http://b:1", "--start-limit", "1h",
+        ))))  # fmt: skip
 
 
 def test_engines_that_one_gpu_cannot_hold_are_dealt_to_two(

@@ -29,7 +29,7 @@ from outdraft.speculation import Speculation
 from outdraft.whole_file import write_text
 
 _POLL_S = 0.25
-LONGEST_START = 4  # times the limit, where the log goes on
+_LONGEST_START = 4  # times the limit, where the log goes on
 _QUIET_S = 30.0  # a log that says nothing for so long does not go on
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
 _LAST_S = 5.0  # for a guard to end after that
@@ -145,7 +145,7 @@ class EngineProcess:
 
     def wait_until_healthy(self, limit_s: float, on_wait: OnWait | None = None) -> None:
         """BackendError when it ends first, or is not healthy within `limit_s` seconds. While its
-        log goes on it has longer, `LONGEST_START` times as long at most."""
+        log goes on it has longer, `_LONGEST_START` times as long at most."""
         began, server = time.monotonic(), RemoteServer(self.url)
         size, moved = 0, began
         while True:
@@ -159,7 +159,7 @@ class EngineProcess:
             if (new_size := engine_log.num_bytes(self.log)) != size:
                 size, moved = new_size, now
             is_quiet = now - moved > min(_QUIET_S, limit_s)
-            if waited > (limit_s if is_quiet else LONGEST_START * limit_s):
+            if waited > (limit_s if is_quiet else _LONGEST_START * limit_s):
                 detail = f'; its last line is "{last}"' if last else ""
                 raise BackendError(
                     f"{self.name} was not healthy within {waited:.0f} s{detail}; "

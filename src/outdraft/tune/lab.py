@@ -214,10 +214,8 @@ class Lab(AbstractContextManager["Lab"]):
             self._order = [*(each for each in self._order if each != key), key]
             self._proofs[key] = self._prove(engine, speculation)
             page = engine.metrics()
-            self._step_seconds[key], self._kv_sizes[key] = (
-                read_step_seconds(page),
-                read_kv_size(page),
-            )
+            self._step_seconds[key] = read_step_seconds(page)
+            self._kv_sizes[key] = read_kv_size(page)
         except BaseException:
             engine.stop()
             raise
