@@ -40,6 +40,10 @@ class BackendError(OutdraftError):
     """An engine that is not installed, does not start, or has died."""
 
 
+class CrowdedGpuError(BackendError):
+    """An engine that does not start because others hold the memory of its GPU."""
+
+
 class RequestError(OutdraftError):
     """A request the engine refuses: too long, impossible."""
 

@@ -16,7 +16,7 @@ import pytest
 
 from outdraft.backends.backend import Launch, Serving
 from outdraft.backends.process import GRACE_S, EngineProcess, free_port, start
-from outdraft.errors import BackendError
+from outdraft.errors import BackendError, CrowdedGpuError
 from outdraft.observe import RemoteServer
 from outdraft.speculation import OFF
 from outdraft.testing.backend_contract import is_alive, wait_for_death
@@ -142,6 +142,30 @@ def test_an_engine_that_is_never_healthy(log: Path) -> None:
     said = failure(log, "say=still loading", "wait=300", limit_s=1.0)
     assert "within 1 s" in said
     assert "still loading" in said
+
+
+def test_an_engine_whose_log_goes_on_has_longer(log: Path) -> None:
+    still = [word for n in range(6) for word in (f"say=downloading {n}", "wait=0.4")]
+    with started(log, *still, "serve", limit_s=1.0) as engine:
+        assert RemoteServer(engine.url).is_ready()
+
+
+def test_an_engine_that_only_talks_has_four_times_as_long(log: Path) -> None:
+    began = time.monotonic()
+    talk = [word for n in range(100) for word in (f"say=waiting {n}", "wait=0.2")]
+    said = failure(log, *talk, limit_s=1.0)
+    assert "within 4 s" in said
+    assert said.endswith("--start-limit gives it longer")
+    assert time.monotonic() - began < 12
+
+
+def test_a_gpu_that_others_fill_is_told_apart(log: Path) -> None:
+    words = "ValueError: Free memory on device cuda:0 (70.1/79.1 GiB) on startup is less than desired GPU memory utilization (0.9, 71.2 GiB)."  # noqa: E501
+    with pytest.raises(CrowdedGpuError, match="ran out of memory"):
+        started(log, f"say={words}", "exit=1")
+    with pytest.raises(BackendError) as failed:
+        started(log, "say=CUDA out of memory", "exit=1")
+    assert not isinstance(failed.value, CrowdedGpuError)
 
 
 def test_a_program_that_is_not_there(log: Path) -> None:

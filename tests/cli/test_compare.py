@@ -72,13 +72,15 @@ def test_two_servers_to_json_and_a_file(
     assert said.count("\n") == 1
     found = json.loads(said)
     assert found.keys() == {"verdict", "ratios", "texts", "load"}
-    running, gpus_of = (found["load"].pop(each) for each in ("running_requests", "gpus"))
+    names = ("running_requests", "running_requests_interval", "gpus")
+    running, bounds, gpus_of = (found["load"].pop(each) for each in names)
     used = {arm: each["gpu0_memory_gib_max"] for arm, each in gpus_of.items()}
     assert used == {"baseline": 70.0, "candidate": 1.0}
     assert gpus_of["baseline"]["gpu0_busy_share_mean"] == pytest.approx(0.93)
     assert found["load"] == {"concurrency": 2, "block_size": 4, "num_blocks": 5}
     assert all(0 < running[arm] <= 2 for arm in ("baseline", "candidate"))
-    found["load"] |= {"running_requests": running, "gpus": gpus_of}
+    assert all(bounds[arm][0] <= running[arm] <= bounds[arm][1] for arm in running)
+    found["load"] |= dict(zip(names, (running, bounds, gpus_of), strict=True))
     assert found["texts"]["agreement"]["num_identical"] == 20
     assert found["texts"]["floor"] is None, "all agree: nothing has to be explained"
     assert found["verdict"]["decision"] == "SHIP"

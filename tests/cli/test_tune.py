@@ -234,7 +234,7 @@ def test_what_only_judges_is_no_part_of_the_header(target: str) -> None:
         RunSettings.from_options(find_command("tune").parse(("--target", target, *FLAGS)))
     )
     assert plan.settings.options.keys() - plan.header.keys() == {
-        "budget", "margin", "objective", "slo", "keep_engines"
+        "budget", "margin", "objective", "slo", "keep_engines", "start_limit"
     }  # fmt: skip
 
 

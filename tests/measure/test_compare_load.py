@@ -172,9 +172,10 @@ class TestRunning:
         with FakeServer(self.script) as candidate:
             outcome = self.run(candidate, CROWD)
         assert outcome.mean_running.keys() == {"baseline", "candidate"}
-        for arm, mean in outcome.mean_running.items():
-            assert 0.9 * CROWD <= mean <= CROWD, arm
-            assert len(outcome.running[arm]) >= 5
+        for arm, running in outcome.mean_running.items():
+            assert 0.9 * CROWD <= running.mean <= CROWD, arm
+            assert len(outcome.running[arm]) == outcome.num_blocks
+            assert running.low is not None
         assert outcome.evidence is not None
         assert not any("were running" in each for each in outcome.evidence.problems)
 

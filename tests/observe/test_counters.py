@@ -8,6 +8,7 @@ from outdraft.observe.counters import (
     engine_of,
     read_acceptance,
     read_gauges,
+    read_kv_size,
     read_written,
 )
 from outdraft.observe.page import page_difference, parse_page
@@ -39,6 +40,16 @@ def test_drafts_of_every_engine_that_counts_them() -> None:
     renamed = {key.replace("llamacpp:", "vllm:"): value for key, value in page.items()}
     assert read_acceptance(renamed) == read_acceptance(page)
     assert read_acceptance({"vllm:generation_tokens_total": 5.0}) is None
+
+
+def test_the_size_of_a_kv_cache() -> None:
+    info = 'vllm:cache_config_info{block_size="16",engine="%d",num_gpu_blocks="%s"} 1.0\n'
+    assert read_kv_size(parse_page(info % (0, "661"))) == 661
+    assert read_kv_size(parse_page(info % (0, "661") + info % (1, "661"))) == 1322
+    assert read_kv_size(parse_page(info % (0, "661") + info % (1, "600"))) == 1261
+    assert read_kv_size(parse_page(info % (0, "None"))) is None
+    assert read_kv_size(parse_page("sglang:max_total_num_tokens 471258\n")) == 471258
+    assert read_kv_size({}) is None
 
 
 def test_gauges_under_each_name() -> None:

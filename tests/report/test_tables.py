@@ -276,3 +276,8 @@ def test_what_the_servers_of_a_comparison_had_to_do() -> None:
     gpus = {"candidate": {"gpu0_memory_gib_max": 70.0, "gpu0_busy_share_mean": 0.5}}
     last = "candidate: GPU 0: 70.0 GiB in use at most, busy 50 % of the time"
     assert load_lines(load | {"gpus": gpus}) == f"{words}\n{last}"
+    measured = {"running_requests": {"baseline": 62.52}}
+    bounds = {"running_requests_interval": {"baseline": [61.9, 63.1]}}
+    assert load_lines(load | measured | bounds).endswith(
+        "servers count: baseline 62.5 [61.9, 63.1]"
+    )

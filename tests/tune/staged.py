@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from outdraft.backends.installation import Installation
 from outdraft.backends.vllm.backend import Vllm
-from outdraft.errors import BackendError
+from outdraft.errors import BackendError, CrowdedGpuError
 from outdraft.loadgen.endpoint import Endpoint, Request
 from outdraft.loadgen.load import LoadRun
+from outdraft.measure.gauges import RUNNING, Sample
+from outdraft.measure.plateau import find_plateau
 from outdraft.observe import Page
+from outdraft.records import Record
 from outdraft.speculation import Speculation
 from outdraft.testing.fake_script import Script
 from tests.measure.simulated import Simulated
@@ -33,9 +37,13 @@ class Stage:
     switch_s: float = 0.3  # to fall asleep, and to wake up
     dies_asleep: Collection[str] = ()  # names of arms
     does_not_wake: Collection[str] = ()
+    other_memory: Collection[str] = ()  # wakes with half of its KV cache
+    memory: Mapping[str, int] = field(default_factory=dict)  # bytes of main memory, if not 1 GiB
+    sleepers_held: int | None = None  # by a GPU, beside the one that is started; None: any number
     loses_drafts: Collection[str] = ()  # after their sleep nobody accepts anything
     slowness: Callable[[int], float] = lambda start: 1.0  # of the engine of a start, by its number
     of_cards: Sequence[float] = (1.0,)  # how slow each is
+    most_running: Mapping[str, int] = field(default_factory=dict)  # name of an arm → its own limit
     clock: float = 0.0
     busy_s: float = 0.0  # in which requests ran
     starts: Counter[str] = field(default_factory=Counter)
@@ -48,6 +56,9 @@ class Stage:
     def start(self, speculation: Speculation, name: str, card: int = 0) -> StagedEngine:
         assert all(each.is_asleep for each in self.up), "one is awake at a time"
         self.clock += self.start_s
+        if self.sleepers_held is not None and len(self.up) > self.sleepers_held:
+            self.events.append(("crowded", name))
+            raise CrowdedGpuError("vllm ran out of memory")
         self.starts[name] += 1
         self.events.append(("start", name))
         self.up.append(StagedEngine(self, speculation, name, card))
@@ -59,6 +70,7 @@ class StagedEngine:
         self._stage, self._speculation, self.name, self.card = stage, speculation, name, card
         self.is_asleep = self.has_slept = False
         self._page: Page = {}
+        self._samples: list[Sample] = []
         self._number = 0
         self._slowness = stage.slowness(stage.starts.total()) * stage.of_cards[card]
 
@@ -83,6 +95,7 @@ class StagedEngine:
             cost = truth.cost(self._speculation.k, running)
             script = replace(script, k=self._speculation.k, acceptance=chance, round_cost=cost)
         run = Simulated({URL: script})(Endpoint(URL), counted, concurrency=concurrency or 4)
+        self._look(run.records, running)
         took = (max(each.last_ns or 0 for each in run.records) - 10**9) / 1e9
         stage.clock += took
         stage.busy_s += took
@@ -97,11 +110,31 @@ class StagedEngine:
         key = f"vllm:spec_decode_num_{name}_total"
         self._page[key] = self._page.get(key, 0.0) + value
 
-    def wait_until_idle(self) -> None:
+    @contextmanager
+    def polled(self, every_s: float) -> Iterator[list[Sample]]:
+        self._samples = []
+        yield self._samples
+
+    def _look(self, records: Sequence[Record], concurrency: int) -> None:
+        """Once a second: slots are being filled at first, then as many run as the engine takes."""
+        start, end = (
+            min(each.scheduled_ns for each in records),
+            max(each.last_ns or 0 for each in records),
+        )
+        most = min(concurrency, self._stage.most_running.get(self.name, concurrency))
+        if plateau := find_plateau(records):
+            self._samples += [
+                Sample(at, RUNNING, most if at >= plateau.start_ns else 1)
+                for at in range(start, end, 10**9)
+            ]
+
+    def wait_until_idle(self, idle_path: str = "") -> None:
         assert not self.is_asleep
 
     def metrics(self) -> Page:
-        return dict(self._page)
+        is_less = self.has_slept and self.name in self._stage.other_memory
+        blocks = f'vllm:cache_config_info{{num_gpu_blocks="{300 if is_less else 600}"}}'
+        return {**self._page, blocks: 1.0}
 
     def post(self, path: str, body: str, limit_s: float) -> None:
         stage = self._stage
@@ -125,7 +158,7 @@ class StagedEngine:
         raise AssertionError("nothing is remembered here")
 
     def resident_bytes(self) -> int:
-        return 1 << 30
+        return self._stage.memory.get(self.name, 1 << 30)
 
     def stop(self) -> None:
         self._stage.events.append(("stop", self.name))

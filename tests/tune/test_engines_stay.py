@@ -20,6 +20,7 @@ from outdraft.tune.keeping import Keeping
 from outdraft.tune.lab import Lab
 from outdraft.tune.options import ASLEEP, VISITS
 from outdraft.tune.outcome import LoadOutcome, RunContext, make_results
+from outdraft.tune.pool import EnginePool
 from outdraft.tune.requests import block_size
 from outdraft.tune.rules import Objective, Rules, SearchSettings
 from outdraft.tune.search import Search
@@ -135,7 +136,7 @@ def test_where_memory_is_short_the_baseline_stays_up(tmp_path: Path) -> None:
     assert outcomes[0].standing.verdict.decision == SHIP
 
 
-@pytest.mark.parametrize("field", ["dies_asleep", "does_not_wake", "loses_drafts"])
+@pytest.mark.parametrize("field", ["dies_asleep", "does_not_wake", "loses_drafts", "other_memory"])
 def test_an_engine_that_does_not_survive_its_sleep_is_a_result_of_its_arm(
     field: str, tmp_path: Path
 ) -> None:
@@ -146,6 +147,68 @@ def test_an_engine_that_does_not_survive_its_sleep_is_a_result_of_its_arm(
     assert any("asleep" in each or "wake up" in each for each in reasons), reasons
     assert outcomes[0].standing.best is not None
     assert outcomes[0].standing.verdict is not None
+
+
+def test_another_kv_cache_after_a_sleep_is_told(tmp_path: Path) -> None:
+    stage = replace(Stage(WINNING), other_memory=("eagle head k=6",))
+    _, journal = search(stage, tmp_path / "journal", loads=LOADS[:1])
+    reasons = {each.arm: each.reason for each in journal.failures.values()}
+    words = "its KV cache has a size of 300 after its sleep, 600 before it"
+    assert reasons == {"eagle head k=6": f"it did not wake up as it was ({words})"}
+
+
+def test_a_gpu_that_holds_fewer_sleepers_than_planned_is_no_failure(tmp_path: Path) -> None:
+    stage = replace(Stage(WINNING), start_s=20, sleepers_held=1)
+    planned = Keeping(ASLEEP, most=5)
+    outcomes, journal = search(stage, tmp_path / "journal", keeping=planned, loads=LOADS[:1])
+    assert journal.failures == {}
+    assert [what for what, _ in stage.events].count("crowded") == 1, "it is remembered"
+    assert outcomes[0].standing.verdict is not None
+    assert outcomes[0].standing.verdict.decision == SHIP
+
+
+def test_engines_go_before_main_memory_is_used_up(tmp_path: Path) -> None:
+    """40 GiB, of which an engine takes 5, and one as much as 15; the plan says 10 for each."""
+    gib = 1 << 30
+    stage = replace(Stage(WINNING), start_s=20)
+    stage.memory = {"off": 5 * gib, "ngram k=6": 15 * gib}
+
+    def free() -> int:
+        return 40 * gib - sum(each.resident_bytes() for each in stage.up)
+
+    pool = EnginePool(Keeping(ASLEEP, each_bytes=10 * gib), VLLM.capabilities().sleep, free)
+    for name in ("off", "ngram k=6", "c", "d"):
+        arm = Speculation("ngram", k=6) if name != "off" else OFF
+        pool.get(name, lambda arm=arm, name=name: stage.start(arm, name), lambda engine: None)  # type: ignore[misc]
+    stops = [name for what, name in stage.events if what == "stop"]
+    assert stops == [], "20 GiB are free for the third, 19 for the fourth"
+    stage.memory = {**stage.memory, "c": 9 * gib}
+    pool.get("e", lambda: stage.start(OFF, "e"), lambda engine: None)  # type: ignore[arg-type, return-value]
+    stops = [name for what, name in stage.events if what == "stop"]
+    assert stops == ["off"], "10 GiB are free, and the largest takes 15"
+
+
+def test_a_load_of_which_less_runs_than_it_names_is_said(tmp_path: Path) -> None:
+    """An engine that takes 10 texts at a time; as slots are being filled, only one runs."""
+    arms = tuple(arm for arm in ARMS if arm.method == "eagle")
+    short: dict[str, Any] = {"loads": LOADS[1:], "arms": arms}
+    stage = replace(Stage(WINNING), most_running={"eagle head k=6": 10})
+    outcomes, journal = search(stage, tmp_path / "journal", **short)
+    assert {each.running for each in journal.blocks.values() if each.load == "concurrency 4"} == {4}
+    of_16 = [each for each in journal.blocks.values() if each.load.startswith("concurrency 16")]
+    assert {each.running for each in of_16 if each.arm == "off"} == {16}
+    assert {each.running for each in of_16 if each.arm == "eagle head k=6"} == {10}
+    settings = settings_of(short["loads"], arms, 1200, Keeping(ASLEEP))
+    results = make_results(RunContext({}, "vllm", "target"), settings, outcomes, (), journal)
+    told = [note for note in results.notes if "were running on average" in note]
+    assert len(told) == 1
+    assert told[0].startswith("concurrency 16: fewer requests were running on average")
+    assert "as the engine counts: eagle head k=6 10.0 [10.0, 10.0]; it may" in told[0]
+    running = {arm.name: arm.running for arm in results.loads[1].arms}
+    assert running["off"] == 16
+    assert running["eagle head k=6"] == 10
+    with Journal(tmp_path / "journal", {"header": 1}) as again:
+        assert again.blocks == journal.blocks
 
 
 def visited(stage: Stage, path: Path, budget_s: float = 900) -> tuple[LoadOutcome, list[str]]:

@@ -6,7 +6,7 @@ import pytest
 
 from outdraft.backends.backend import Sleep
 from outdraft.errors import OptionError
-from outdraft.tune.keeping import GIB, Memory, plan_keeping
+from outdraft.tune.keeping import GIB, Memory, plan_keeping, room_for_one, roomy_gpus
 from outdraft.tune.options import ASLEEP, SIDE_BY_SIDE, VISITS
 
 SLEEP = Sleep("/sleep", "/wake")
@@ -47,6 +47,46 @@ def test_weights_of_large_models_wait_in_main_memory() -> None:
     assert plan_keeping(None, SLEEP, large).most == 4
     on_gpu = Sleep("/sleep", "/wake", keeps_weights=True)
     assert plan_keeping(ASLEEP, on_gpu, large).most == 1
+
+
+def test_an_engine_is_told_the_share_that_was_planned_with() -> None:
+    told = plan_keeping(None, SLEEP, H200, told_share=0.8)
+    assert (told.share, told.most) == (0.8, 19)
+    assert told.words == ASLEEP
+    assert plan_keeping(VISITS, SLEEP, H200, told_share=0.8).share == 0.8
+    assert plan_keeping(None, SLEEP, SMALL, told_share=0.9).share == 0.9, "where it is visited too"
+    assert plan_keeping(None, None, LAPTOP, told_share=0.8).share is None
+    for flags in (
+        ("--gpu-memory-utilization", "0.7"),
+        ("--gpu_memory_utilization=0.7",),
+        ("--config", "vllm.yaml"),
+    ):
+        assert plan_keeping(None, SLEEP, H200, flags, told_share=0.8).share is None, flags
+    assert plan_keeping(None, SLEEP, H200, ("--gpu_memory_utilization=0.8",)).most == 19
+
+
+def test_plan_and_pool_have_one_rule_for_main_memory() -> None:
+    large = Memory(140 * GIB, 500 * GIB, True, 1400 * GIB, 1390 * GIB)
+    keeping = plan_keeping(None, SLEEP, large)
+    each = keeping.each_bytes
+    assert each == 142 * GIB
+    assert keeping.most == 4
+    assert 500 * GIB - 2 * each >= room_for_one(each, 3 * GIB), "the third sleeper has room"
+    assert 500 * GIB - 3 * each < room_for_one(each, 3 * GIB), "the fourth has none"
+    assert room_for_one(each, 150 * GIB) == 150 * GIB, "what one really takes, where it is more"
+    assert room_for_one(None, 100) == 150
+    on_gpu = Sleep("/sleep", "/wake", keeps_weights=True)
+    assert plan_keeping(ASLEEP, on_gpu, large).each_bytes == 2 * GIB
+    assert plan_keeping(None, None, LAPTOP).each_bytes == 3 * GIB
+
+
+def test_a_gpu_that_others_use_is_left_out() -> None:
+    idle, busy = 79 * GIB, 20 * GIB
+    assert roomy_gpus([idle, idle, idle, busy], 1) == [0, 1, 2]
+    assert roomy_gpus([idle, idle - GIB, idle, busy], 2) == [0, 1], "a card of two is both of them"
+    assert roomy_gpus([busy, idle], 1) == [0, 1], "engines begin with the first"
+    assert roomy_gpus([idle], 2) == [0]
+    assert roomy_gpus([], 1) == []
 
 
 def test_what_engines_side_by_side_take_is_said() -> None:

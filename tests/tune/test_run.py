@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from outdraft.backends.lookup import backend_elsewhere
 from outdraft.cli.main import find_command
 from outdraft.errors import OptionError
 from outdraft.testing.tiny_models import tiny_model
+from outdraft.tune import placing
 from outdraft.tune import run as run_module
 from outdraft.tune.arm import name_of
 from outdraft.tune.journal import AnswerTime, Journal
@@ -195,11 +197,32 @@ def test_what_our_engines_take_is_said_before_they_start(
     display = Display()
     run_tuning(made, tmp_path, display)
     assert display.notes[0] == made.keeping.memory
-    monkeypatch.setattr(run_module, "available_memory", lambda: 7 * 10**8)
+    monkeypatch.setattr(placing, "available_memory", lambda: 7 * 10**8)
     tight = plan(target, "--methods", "ngram,suffix", "--concurrency", "1,4")
     assert tight.keeping.most == 2
     assert "some are started again when needed" in tight.keeping.memory
     assert tight.header == made.header, "a run goes on whatever memory is free"
+
+
+def test_an_engine_may_take_as_long_to_start_as_is_said(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[float] = []
+
+    def starter(*_: Any, limit_s: float, **__: Any) -> Any:
+        limits.append(limit_s)
+        return lambda speculation, name: None
+
+    monkeypatch.setattr(run_module, "engine_starter", starter)
+    for flags in ((), ("--start-limit", "1h")):
+        plan(target, *flags).lab(tmp_path).close()
+    assert limits == [600, 3600]
+    with pytest.raises(OptionError, match="--start-limit 'soon' is not a duration"):
+        plan(target, "--start-limit", "soon")
+    with pytest.raises(OptionError, match="--start-limit is for engines that are started here"):
+        plan_run(RunSettings.from_options(find_command("tune").parse((
+            "--off", "http://a:1", "--on", "ngram:k=4@http://b:1", "--start-limit", "1h",
+        ))))  # fmt: skip
 
 
 def test_engines_that_one_gpu_cannot_hold_are_dealt_to_two(
@@ -207,8 +230,8 @@ def test_engines_that_one_gpu_cannot_hold_are_dealt_to_two(
 ) -> None:
     gib = 1 << 30
     monkeypatch.setattr(run_module, "backend_named", lambda name: VLLM)
-    monkeypatch.setattr(run_module, "gpu_memory", lambda: [(80 * gib, 77 * gib)] * 2)
-    monkeypatch.setattr(run_module, "gpu_ids", lambda: ["3", "5"])
+    monkeypatch.setattr(placing, "gpu_memory", lambda: [(80 * gib, 77 * gib)] * 2)
+    monkeypatch.setattr(placing, "gpu_ids", lambda: ["3", "5"])
     words = ("--engine", "vllm", "--methods", "ngram,draft_model", "--draft", target)
     made = plan(target, *words, "--k", "2,4")
     cards = made.search.cards
@@ -216,9 +239,16 @@ def test_engines_that_one_gpu_cannot_hold_are_dealt_to_two(
     assert cards.gpus == [("3",), ("5",)]
     assert {arm.method: cards.of(arm) for arm in made.search.arms} == {"ngram": 0, "draft_model": 1}
     assert any("2 cards (GPUs 3; 5)" in each for each in made.context.warnings)
+    assert made.keeping.share == 0.9, "what was planned with is what engines are told"
     with made.lab(tmp_path) as lab:
         assert lab is not None
-    monkeypatch.setattr(run_module, "gpu_ids", lambda: ["3"])
+    busy = [(80 * gib, 77 * gib), (80 * gib, 20 * gib)]
+    monkeypatch.setattr(placing, "gpu_memory", lambda: busy)
+    beside = plan(target, *words, "--k", "2,4")
+    assert (beside.keeping.how, beside.keeping.most) == (made.keeping.how, 4), "as if it were alone"
+    assert not beside.search.cards.others
+    monkeypatch.setattr(placing, "gpu_memory", lambda: busy[:1])
+    monkeypatch.setattr(placing, "gpu_ids", lambda: ["3"])
     alone = plan(target, *words, "--k", "2,4")
     assert not alone.search.cards.others
     Journal(tmp_path / "journal.jsonl", made.header).close()

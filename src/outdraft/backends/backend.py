@@ -31,7 +31,7 @@ class Serving:
     has_prefix_cache: bool = True  # KV cache of a prompt's prefix is reused
     forgets: bool = False  # no answer helps a later request, or not after `forget_paths`
     can_sleep: bool = False  # started so that `Capabilities.sleep` works
-    memory_share: float | None = None  # of a GPU's memory, where several engines divide it
+    memory_share: float | None = None  # of a GPU's memory; None: the engine's own choice
     threads: int | None = None  # engines on a CPU
     gpus: tuple[str, ...] = ()  # that it sees, as CUDA_VISIBLE_DEVICES names them; (): as we do
     extra: tuple[str, ...] = ()  # flags of this engine, passed on as they are
@@ -68,7 +68,11 @@ class Capabilities:
     # Methods that remember answers of earlier requests → path that a POST to makes them forget,
     # where the engine was started with `Serving.forgets`; "": it has to be started again.
     forget_paths: Mapping[str, str] = field(default_factory=dict)
+    idle_path: str = ""  # a POST to it is refused while requests run; "": its gauges tell at once
     sleep: Sleep | None = None  # where the engine was started with `Serving.can_sleep`
+    # Of a GPU's memory, told to each engine of a run where nobody says another; None: the engine
+    # finds out by itself what it can take.
+    memory_share: float | None = None
     usual_start_s: float = 60.0  # until a process answers, beside loading weights: a guess
     # Quantizations of a draft that are no flag but another file → what that file is.
     quantized_files: Mapping[str, str] = field(default_factory=dict)

@@ -72,6 +72,13 @@ def ending(log: Path) -> list[str]:
     return longer if is_told else lines
 
 
+def num_bytes(log: Path) -> int:
+    try:
+        return log.stat().st_size
+    except OSError:
+        return 0
+
+
 def last_line(log: Path) -> str:
     lines = tail(log, _LAST_BYTES)
     return shortened(lines[-1]) if lines else ""
@@ -106,6 +113,10 @@ def out_of_memory(lines: Sequence[str]) -> str | None:
 
 def ended_itself(lines: Sequence[str]) -> bool:
     return any(_matches(line, "ended_itself") for line in lines[-3:])
+
+
+def is_gpu_crowded(lines: Sequence[str]) -> bool:
+    return any(_matches(line, "gpu_crowded") for line in lines)
 
 
 def is_address_taken(lines: Sequence[str]) -> bool:

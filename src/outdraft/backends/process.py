@@ -23,12 +23,14 @@ from typing import Self
 from outdraft.backends import engine_log, guard
 from outdraft.backends.backend import Backend, Launch, Serving
 from outdraft.backends.flags import HOST
-from outdraft.errors import BackendError
+from outdraft.errors import BackendError, CrowdedGpuError
 from outdraft.observe import RemoteServer
 from outdraft.speculation import Speculation
 from outdraft.whole_file import write_text
 
 _POLL_S = 0.25
+_LONGEST_START = 4  # times the limit, where the log goes on
+_QUIET_S = 30.0  # a log that says nothing for so long does not go on
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
 _LAST_S = 5.0  # for a guard to end after that
 _ATTEMPTS = 3  # a free port may be taken by somebody else before the engine has it
@@ -142,20 +144,26 @@ class EngineProcess:
         return -signal.SIGKILL if self._guard.poll() is not None else None
 
     def wait_until_healthy(self, limit_s: float, on_wait: OnWait | None = None) -> None:
-        """BackendError when it ends first, or is not healthy within `limit_s` seconds."""
+        """BackendError when it ends first, or is not healthy within `limit_s` seconds. While its
+        log goes on it has longer, `_LONGEST_START` times as long at most."""
         began, server = time.monotonic(), RemoteServer(self.url)
+        size, moved = 0, began
         while True:
             if reason := self.died():
-                raise BackendError(reason)
+                is_crowded = engine_log.is_gpu_crowded(engine_log.ending(self.log))
+                raise (CrowdedGpuError if is_crowded else BackendError)(reason)
             if server.is_ready():
                 return
-            waited = time.monotonic() - began
-            last = engine_log.last_line(self.log)
-            if waited > limit_s:
+            now = time.monotonic()
+            waited, last = now - began, engine_log.last_line(self.log)
+            if (new_size := engine_log.num_bytes(self.log)) != size:
+                size, moved = new_size, now
+            is_quiet = now - moved > min(_QUIET_S, limit_s)
+            if waited > (limit_s if is_quiet else _LONGEST_START * limit_s):
                 detail = f'; its last line is "{last}"' if last else ""
                 raise BackendError(
-                    f"{self.name} was not healthy within {limit_s:g} s{detail}; "
-                    f"its log is {self.log}"
+                    f"{self.name} was not healthy within {waited:.0f} s{detail}; "
+                    f"its log is {self.log}; --start-limit gives it longer"
                 )
             if on_wait is not None:
                 on_wait(waited, last)

@@ -27,10 +27,17 @@ from outdraft.measure.evidence import (
     other_concurrency,
     text_agreement,
 )
-from outdraft.measure.gauges import RUNNING, Sample, polled_gauges, wait_until_idle, while_counting
+from outdraft.measure.gauges import (
+    Sample,
+    poll_seconds,
+    polled_gauges,
+    wait_until_idle,
+    while_counting,
+)
 from outdraft.measure.gpus import polled_gpus
 from outdraft.measure.memory import REMEMBERED, forgets, repeats_note
 from outdraft.measure.plateau import num_spare, surround
+from outdraft.measure.running import running_in
 from outdraft.observe import Page, page_difference, read_acceptance, read_written
 from outdraft.records import Record
 from outdraft.stats.percentiles import percentile_interval
@@ -94,6 +101,7 @@ class _Comparer:
     method: str | None = None  # of the candidate, as far as it says so
     gpu_metrics: Mapping[str, str | None] = field(default_factory=dict)  # pages about their GPUs
     forgetful: set[str] = field(default_factory=set)  # arms whose server forgets when asked
+    answer_s: float = PLATEAU_S  # what an answer takes in the faster arm, once that is known
     blocks: Blocks = field(init=False)
 
     @property
@@ -150,9 +158,9 @@ class _Comparer:
                     f"{name} at {endpoint.url}: every request of the warm-up failed ({error})"
                 )
             times.append(answer_seconds(run.records))
+        self.answer_s = min((each for each in times if each is not None), default=PLATEAU_S)
         if settings.block_size is None:
-            faster = min((each for each in times if each is not None), default=PLATEAU_S)
-            self.comparison.settings, note = settings.sized(faster)
+            self.comparison.settings, note = settings.sized(self.answer_s)
             self.comparison.problems += filter(None, [note])
         return True
 
@@ -206,16 +214,16 @@ class _Comparer:
         part = self.blocks.requests(block, mark)
         requests = make_requests(part, arm=name, block=block, is_warmup=block < 0)
         spare = self.blocks.spare(block, num_spare(concurrency), mark)
+        every_s = poll_seconds(len(part) * self.answer_s / concurrency)
         page = self.gpu_metrics.get(name)
         gpus: AbstractContextManager[list[Sample]]
         gpus = nullcontext([]) if page is None else polled_gpus(server.url, page)
-        with polled_gauges(server) as samples, gpus as of_gpus:
+        with polled_gauges(server, every_s) as samples, gpus as of_gpus:
             run = self._send(name, surround(requests, spare, concurrency), concurrency)
         if block >= 0:
             self.comparison.gpus.setdefault(name, []).extend(while_counting(of_gpus, run.records))
-        running = [each.value for each in while_counting(samples, run.records)
-                   if each.name == RUNNING]  # fmt: skip
-        self.comparison.running.setdefault(name, []).extend(running)
+        if block >= 0 and (running := running_in(samples, run.records)) is not None:
+            self.comparison.running.setdefault(name, []).append(running)
         if concurrency > 1:
             wait_until_idle(server)
         return run

@@ -10,12 +10,12 @@ from outdraft.decide.verdict import DEFAULT_MARGIN, Verdict
 from outdraft.errors import OptionError
 from outdraft.measure.block_size import PLATEAU_S, fitting_block, least_block
 from outdraft.measure.gauges import Sample, means_and_peaks
+from outdraft.measure.running import RunningRequests, mean_of_blocks
 from outdraft.plan.findings import Pairing, Shares
 from outdraft.records import Record
 from outdraft.stats.ratios import MIN_BLOCKS
 
 _MAX_BLOCKS = 20  # where the number of requests is not given
-_FULL, _ENOUGH = 0.9, 5  # a load of which less runs is said, from so many samples on
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,8 @@ class Comparison:
     num_invalid: int = 0  # blocks in which the client was too slow to measure
     is_dead: bool = False  # an arm stopped answering; its earlier answers do not count
     problems: list[str] = field(default_factory=list)
-    running: dict[str, list[float]] = field(default_factory=dict)  # by arm, by the server's count
+    # Requests that a server said to run, by arm: the mean of each block
+    running: dict[str, list[float]] = field(default_factory=dict)
     gpus: dict[str, list[Sample]] = field(default_factory=dict)  # by arm, while requests counted
     evidence: Evidence | None = None
     verdict: Verdict | None = None
@@ -99,9 +100,10 @@ class Comparison:
         return [record for record in self.records if record.arm == arm]
 
     @property
-    def mean_running(self) -> dict[str, float]:
-        """Requests that a server said to be running while requests counted, of arms that did."""
-        return {arm: sum(each) / len(each) for arm, each in self.running.items() if each}
+    def mean_running(self) -> dict[str, RunningRequests]:
+        """Requests that a server said to run, of arms that did."""
+        found = {arm: mean_of_blocks(each) for arm, each in self.running.items()}
+        return {arm: each for arm, each in found.items() if each is not None}
 
     @property
     def gpu_figures(self) -> dict[str, dict[str, float]]:
@@ -113,8 +115,8 @@ class Comparison:
         """A sentence on each arm that did not run what was sent."""
         wanted = self.settings.concurrency
         return [
-            f"{arm}: on average {mean:.1f} of {wanted} requests were running, as the server counts"
+            f"{arm}: on average {mean} of {wanted} requests were running, as the server counts"
             ": it may have a limit of its own, or the client or the network is too slow"
             for arm, mean in self.mean_running.items()
-            if mean < _FULL * wanted and len(self.running[arm]) >= _ENOUGH and wanted > 1
+            if mean.is_short_of(wanted)
         ]

@@ -2,9 +2,10 @@
 
 import os
 import platform
+import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 
 from outdraft.version import __version__
 
+_CSV = "--format=csv,noheader,nounits"
+_UUID = re.compile(r"\(UUID: (\S+)\)")
 _ASK_S = 10.0  # nvidia-smi answers within a second, unless the driver hangs
 
 
@@ -38,61 +41,71 @@ def describe_client() -> dict[str, Any]:
 
 
 def gpu_names(env: Mapping[str, str] = os.environ) -> list[str]:
-    """Of NVIDIA's GPUs, those that CUDA_VISIBLE_DEVICES leaves where it names them by number. CUDA
-    stops at the first word that is no number of theirs: "" and "-1" leave none."""
-    return _ask_gpus("name", env)
+    """Of NVIDIA's GPUs, those that CUDA_VISIBLE_DEVICES leaves."""
+    return [name for _, name in _visible_gpus("name", env)]
 
 
 def gpu_memory(env: Mapping[str, str] = os.environ) -> list[tuple[int, int]]:
-    """Bytes of each of these GPUs: all, and those that are free."""
-    rows = [row.split(",") for row in _ask_gpus("memory.total,memory.free", env)]
+    """Bytes of each of these GPUs: all, and those that are free. Empty where that is not known, as
+    of a part of a GPU (MIG)."""
+    rows = _visible_gpus("memory.total,memory.free", env)
+    if any(word.startswith("MIG-") for word, _ in rows):
+        return []
     with suppress(ValueError):  # "[N/A]" where the memory is the machine's
-        return [(int(total) << 20, int(free) << 20) for total, free in rows]
+        pairs = [line.split(",") for _, line in rows]
+        return [(int(total) << 20, int(free) << 20) for total, free in pairs]
     return []
 
 
 def gpu_ids(env: Mapping[str, str] = os.environ) -> list[str]:
     """Of each of these GPUs, as CUDA_VISIBLE_DEVICES names it."""
-    visible = env.get("CUDA_VISIBLE_DEVICES", "")
-    if visible.startswith(("GPU-", "MIG-")):
-        return [each.strip() for each in visible.split(",")]
-    return [each.strip() for each in _ask_gpus("index", env)]
+    return [word for word, _ in _visible_gpus("name", env)]
 
 
-def _ask_gpus(fields: str, env: Mapping[str, str]) -> list[str]:
-    """A line for each GPU that is visible."""
-    lines: Sequence[str] = ()
+def _visible_gpus(fields: str, env: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The word that CUDA_VISIBLE_DEVICES has for each GPU, and what nvidia-smi says of it. Words
+    are numbers, or the beginning of the identifier of a GPU or of a part of one, of which is said
+    what is true of the whole. CUDA stops at the first word that names nothing here: "" and "-1"
+    leave none."""
+    rows = [line.split(", ", 1) for line in _ask_nvidia(f"--query-gpu=uuid,{fields}", _CSV)]
+    lines = {each[0]: each[1] for each in rows if len(each) > 1}
+    by_number = {str(number): line for number, line in enumerate(lines.values())}
+    visible = env.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return list(by_number.items())
+    by_id = lines | (_parts_of_gpus(lines) if "MIG-" in visible else {})
+
+    def line_of(word: str) -> str | None:
+        if not word.startswith(("GPU-", "MIG-")):
+            return by_number.get(word)
+        return next((line for name, line in by_id.items() if name.startswith(word)), None)
+
+    words = [word.strip() for word in visible.split(",")]
+    found = takewhile(lambda each: each[1] is not None, ((word, line_of(word)) for word in words))
+    return [(word, line) for word, line in found if line is not None]
+
+
+def _parts_of_gpus(lines: Mapping[str, str]) -> dict[str, str]:
+    """Identifiers of parts of GPUs (MIG), with the line of the whole."""
+    parts, whole = {}, ""
+    for line in _ask_nvidia("-L"):
+        if named := _UUID.search(line):
+            if named[1] in lines:
+                whole = lines[named[1]]
+            elif whole:
+                parts[named[1]] = whole
+    return parts
+
+
+def _ask_nvidia(*words: str) -> Sequence[str]:
+    """Lines of nvidia-smi; none where it is missing or fails."""
     if (program := shutil.which("nvidia-smi")) is not None:
-        form = (f"--query-gpu={fields}", "--format=csv,noheader,nounits")
         with suppress(OSError, subprocess.SubprocessError):
             done = subprocess.run(
-                (program, *form), capture_output=True, text=True, timeout=_ASK_S, check=True
+                (program, *words), capture_output=True, text=True, timeout=_ASK_S, check=True
             )
-            lines = done.stdout.split("\n")[:-1]
-    visible = env.get("CUDA_VISIBLE_DEVICES")
-    if visible is None or visible.startswith(("GPU-", "MIG-")):
-        return list(lines)
-    by_number = {str(number): line for number, line in enumerate(lines)}
-    words = (word.strip() for word in visible.split(","))
-    return [by_number[word] for word in takewhile(by_number.__contains__, words)]
-
-
-def available_memory() -> int | None:
-    """Bytes that can be used without swapping; None where the system does not say."""
-    with suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return None
-
-
-def resident_memory(pids: Iterable[int]) -> int:
-    """Bytes of all these processes together; on Linux only."""
-    pages = 0
-    for pid in pids:
-        with suppress(OSError, ValueError, IndexError):
-            pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+            return done.stdout.splitlines()
+    return ()
 
 
 def _num_cores() -> int | None:

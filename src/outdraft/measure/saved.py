@@ -160,11 +160,13 @@ def texts_to_json(evidence: Evidence) -> dict[str, Any]:
 
 def load_to_json(comparison: Comparison) -> dict[str, Any]:
     """What the servers had to do, and how much of it ran as they count it."""
+    running = comparison.mean_running
     return {
         "concurrency": comparison.settings.concurrency,
         "block_size": comparison.settings.block_size,
         "num_blocks": comparison.num_blocks,
-        "running_requests": comparison.mean_running,
+        "running_requests": {arm: each.mean for arm, each in running.items()},
+        "running_requests_interval": {arm: [each.low, each.high] for arm, each in running.items()},
         **({"gpus": figures} if (figures := comparison.gpu_figures) else {}),
     }
 

@@ -10,7 +10,15 @@ from outdraft.loadgen.endpoint import Endpoint, make_requests
 from outdraft.loadgen.fleet import run_load
 from outdraft.loadgen.load import Sink
 from outdraft.loadgen.quality import LoadQuality, assess_load
-from outdraft.measure.gauges import means_and_peaks, polled_gauges, while_counting
+from outdraft.measure.block_size import answer_seconds
+from outdraft.measure.gauges import (
+    POLL_S,
+    counted_time,
+    means_and_peaks,
+    poll_seconds,
+    polled_gauges,
+    while_counting,
+)
 from outdraft.measure.gpus import polled_gpus
 from outdraft.measure.machine import describe_client
 from outdraft.measure.memory import REMEMBERED, forgets, repeats_note
@@ -56,8 +64,9 @@ def run_trial(
         requests = surround(requests, spare, concurrency)
     elif spare:
         requests = surround_in_time(requests, spare, _settling_ns(plan, warmup_records))
+    every_s = _poll_seconds(plan, warmup_records, concurrency, duration_s)
     with (
-        polled_gauges(endpoint.server) as samples,
+        polled_gauges(endpoint.server, every_s) as samples,
         polled_gpus(endpoint.url, gpu_metrics) as of_gpus,
     ):
         run = run_load(
@@ -70,7 +79,7 @@ def run_trial(
         )
     metrics = page_difference(endpoint.server.metrics(), before)
     said = [*samples, *of_gpus]
-    metrics |= means_and_peaks(while_counting(said, run.records) or said)
+    metrics |= means_and_peaks(while_counting(said, run.records), counted_time(run.records))
     quality = assess_load(run)
     quality = replace(quality, is_stopped=is_stopped or quality.is_stopped)
     if (
@@ -91,6 +100,21 @@ def run_trial(
         problems=quality.problems,
     )
     return trial, quality
+
+
+def _poll_seconds(
+    plan: Sequence[Planned],
+    warmup: Sequence[Record],
+    concurrency: int | None,
+    duration_s: float | None,
+) -> float:
+    """By how long the load will take, as far as that is known before."""
+    if duration_s is not None:
+        return poll_seconds(duration_s)
+    if concurrency is None:
+        return poll_seconds(max((each.offset_ns or 0 for each in plan), default=0) / 1e9)
+    answer_s = answer_seconds(warmup)
+    return POLL_S if answer_s is None else poll_seconds(len(plan) * answer_s / concurrency)
 
 
 def _settling_ns(plan: Sequence[Planned], warmup: Sequence[Record]) -> int:

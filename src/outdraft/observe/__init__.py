@@ -8,6 +8,7 @@ from outdraft.observe.counters import (
     Written,
     read_acceptance,
     read_gauges,
+    read_kv_size,
     read_step_seconds,
     read_written,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "parse_page",
     "read_acceptance",
     "read_gauges",
+    "read_kv_size",
     "read_step_seconds",
     "read_written",
 ]

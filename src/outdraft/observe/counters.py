@@ -104,6 +104,16 @@ def read_gauges(page: Mapping[str, float]) -> dict[str, float]:
     return {gauge: page[name] for name, gauge in GAUGES.items() if name in page}
 
 
+def read_kv_size(page: Mapping[str, float]) -> int | None:
+    """How large the KV cache is, in the engine's own unit: blocks of vLLM, tokens of SGLang. None
+    where the page does not tell."""
+    blocks = _by_number(page, "vllm:cache_config_info", "num_gpu_blocks")  # → how many engines
+    if blocks:
+        return int(sum(size * count for size, count in blocks.items()))
+    tokens = page.get("sglang:max_total_num_tokens")
+    return None if tokens is None else int(tokens)
+
+
 def _by_position(page: Mapping[str, float], name: str) -> list[int]:
     counts = _by_number(page, name, "position")
     return [int(counts[position]) for position in range(len(counts)) if position in counts]

@@ -17,8 +17,9 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 Page = dict[str, float]  # 'name' or 'name{position="0"}' → value, summed over all other labels
 
 _KEPT_LABELS = frozenset(
-    ("position", "k", "finished_reason", "temperature", "tokens", "le", "side", "running")
-)
+    ("position", "k", "finished_reason", "temperature", "tokens", "le", "side", "running",
+     "num_gpu_blocks")
+)  # fmt: skip
 _MODEL = 'served_model{model_name="'  # of a page's models, which no name of an engine is
 _MAX_MODELS, _MAX_MODEL_CHARS = 8, 200
 _MAX_VALUE = 1e18  # sums of such values stay finite

@@ -9,6 +9,7 @@ from outdraft.decide.texts import counts_text
 from outdraft.decide.verdict import INCONCLUSIVE, Verdict
 from outdraft.measure.gpus import BUSY, MEMORY
 from outdraft.measure.memory import REMEMBERED
+from outdraft.measure.running import RunningRequests
 from outdraft.measure.summary import FEWEST_FOR_TAIL, QuantileEstimate, Summary
 from outdraft.plan.findings import OK
 from outdraft.report.arms_table import arms_table
@@ -122,7 +123,11 @@ def compare_table(evidence: Evidence, verdict: Verdict) -> str:
 
 def load_lines(load: Mapping[str, Any]) -> str:
     """What the servers of a comparison had to do (`load_to_json`)."""
-    running = [f"{name} {mean:.1f}" for name, mean in load["running_requests"].items()]
+    bounds = load.get("running_requests_interval", {})  # not in files of before
+    running = [
+        f"{name} {RunningRequests(mean, *bounds.get(name, (None, None)))}"
+        for name, mean in load["running_requests"].items()
+    ]
     said = f"; running on average, as the servers count: {', '.join(running)}" if running else ""
     words = f"{load['num_blocks']} blocks of {load['block_size']} requests to each server"
     lines = [f"load: {load['concurrency']} at a time, {words}{said}"]

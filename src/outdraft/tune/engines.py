@@ -1,6 +1,7 @@
 """Engines that are up: started by a backend, spoken to over HTTP."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -8,16 +9,14 @@ from typing import Protocol
 
 from outdraft.backends.backend import Backend, Serving
 from outdraft.backends.process import start
+from outdraft.errors import BackendError
 from outdraft.loadgen.endpoint import Endpoint, Request, optional_fields
 from outdraft.loadgen.fleet import run_load
 from outdraft.loadgen.load import LoadRun
-from outdraft.measure.gauges import wait_until_idle
-from outdraft.measure.machine import resident_memory
+from outdraft.measure.gauges import Sample, polled_gauges, wait_until_idle
+from outdraft.measure.main_memory import resident_memory
 from outdraft.observe import Page
 from outdraft.speculation import Speculation
-
-_START_LIMIT_S = 600.0
-
 
 # After each answer: how many of a block's requests have one, and how many there are. It must be
 # quick: the client waits for it.
@@ -73,8 +72,18 @@ class RunningEngine:
     def post(self, path: str, body: str, limit_s: float) -> None:
         self._endpoint.server.post(path, body, limit_s)
 
-    def wait_until_idle(self) -> None:
-        wait_until_idle(self._endpoint.server)
+    def polled(self, every_s: float) -> AbstractContextManager[list[Sample]]:
+        """What its gauges say while it has requests."""
+        return polled_gauges(self._endpoint.server, every_s)
+
+    def wait_until_idle(self, idle_path: str = "") -> None:
+        """Gives up after two seconds. `idle_path`: where the engine says it better than its gauges
+        do (`Capabilities.idle_path`)."""
+        if not idle_path:
+            wait_until_idle(self._endpoint.server)
+            return
+        with suppress(BackendError):
+            self.forget(idle_path)
 
     def metrics(self) -> Page:
         return self._endpoint.server.metrics()
@@ -101,6 +110,7 @@ def engine_starter(
     logs: Path,
     on_wait: OnWait = lambda *_: None,
     *,
+    limit_s: float = 600.0,  # for each start
     stop_at_eos: bool = False,
     on_answer: OnAnswer = lambda done, total: None,
 ) -> StartEngine:
@@ -115,7 +125,7 @@ def engine_starter(
             serving,
             speculation,
             log=logs / f"{file_name}.log",
-            limit_s=_START_LIMIT_S,
+            limit_s=limit_s,
             on_wait=lambda seconds, line: on_wait(name, seconds, line),
         )
         try:

@@ -40,6 +40,7 @@ class Block:
     start_s: float = 0.0  # the part of the duration that the start of an engine took
     busy: str = ""  # what else the machine did meanwhile, where that may have slowed it down
     is_again: bool = False  # it takes the place of a block that was marked
+    running: float | None = None  # requests on its plateau, as the server counts; the mean
 
     @property
     def is_marked(self) -> bool:

@@ -7,8 +7,9 @@ Only one of them has requests at a time.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
+from math import inf
 
 from outdraft.acceptance import Acceptance
 from outdraft.backends.backend import Backend
@@ -18,11 +19,14 @@ from outdraft.loadgen.endpoint import Request, make_requests
 from outdraft.loadgen.quality import assess_client
 from outdraft.measure.block_size import answer_seconds, warmup_size
 from outdraft.measure.cores import CoreWatch, no_watch
-from outdraft.measure.machine import available_memory
+from outdraft.measure.gauges import Sample, poll_seconds
+from outdraft.measure.main_memory import available_memory
 from outdraft.measure.plateau import num_spare, surround, surround_in_time
+from outdraft.measure.running import running_in
 from outdraft.observe import (
     page_difference,
     read_acceptance,
+    read_kv_size,
     read_step_seconds,
     read_written,
 )
@@ -66,6 +70,7 @@ class Lab(AbstractContextManager["Lab"]):
         self._backend = backend
         self._shares_process = supported.shares_process
         self._forget_paths = {} if keeps_memory else supported.forget_paths
+        self._idle_path = supported.idle_path
         self.blocks = blocks
         self._starts = (start_engine, *other_starts)  # by card
         self._cards = cards
@@ -74,11 +79,18 @@ class Lab(AbstractContextManager["Lab"]):
         self._clock = clock
         self._watch = watch
         self._pool = EnginePool(
-            keeping, supported.sleep, available_bytes, self._offs, self._card_of_key
+            keeping,
+            supported.sleep,
+            available_bytes,
+            self._offs,
+            self._card_of_key,
+            supported.idle_path,
         )
         self._step_seconds: dict[str, dict[int, float]] = {}
         self._proofs: dict[str, Acceptance] = {}  # of engines that have not slept yet
+        self._kv_sizes: dict[str, int | None] = {}
         self._broken: dict[str, str] = {}  # engines that could not be started, and why
+        self._load_s: dict[str, float] = {}  # name of a plan → what its last block took
         self._order: list[str] = []  # keys of engines, the last started last
         self._renews_off = keeping.how == SIDE_BY_SIDE and not self._shares_process
         self._starts_ahead = keeping.how == SIDE_BY_SIDE
@@ -201,7 +213,9 @@ class Lab(AbstractContextManager["Lab"]):
         try:
             self._order = [*(each for each in self._order if each != key), key]
             self._proofs[key] = self._prove(engine, speculation)
-            self._step_seconds[key] = read_step_seconds(engine.metrics())
+            page = engine.metrics()
+            self._step_seconds[key] = read_step_seconds(page)
+            self._kv_sizes[key] = read_kv_size(page)
         except BaseException:
             engine.stop()
             raise
@@ -212,8 +226,14 @@ class Lab(AbstractContextManager["Lab"]):
 
     def _check_woken(self, key: str, arm: Speculation) -> Callable[[RunningEngine], None]:
         def check(engine: RunningEngine) -> None:
-            """After its first sleep: weights of a draft that were lost make no error, only drafts
-            that nobody accepts."""
+            """Each time: with another KV cache it is no longer what was measured. After its first
+            sleep: weights of a draft that were lost make no error, only drafts that nobody
+            accepts."""
+            size, size_before = read_kv_size(engine.metrics()), self._kv_sizes[key]
+            if size is not None and size_before is not None and size != size_before:
+                raise BackendError(
+                    f"its KV cache has a size of {size} after its sleep, {size_before} before it"
+                )
             before = self._proofs.pop(key, None)
             if before is None:
                 return
@@ -245,11 +265,17 @@ class Lab(AbstractContextManager["Lab"]):
 
     def _run(self, engine: RunningEngine, load: Load, arm: Speculation, block: int) -> Block:
         requests = self._requests(load, arm, block)
-        before = engine.metrics()
-        with self._watch() as cores:
-            run = engine.send(requests, load.concurrency, arm.k if self._names_k(arm) else None)
+        before, k = engine.metrics(), arm.k if self._names_k(arm) else None
+        # Leads make a plateau; without one nobody can say how many requests should run.
+        is_polled = load.concurrency is not None and any(each.is_warmup for each in requests)
+        every_s = poll_seconds(self._load_s.get(load.plan_name, inf))
+        polled = engine.polled(every_s) if is_polled else nullcontext(list[Sample]())
+        began = self._clock()
+        with self._watch() as cores, polled as samples:
+            run = engine.send(requests, load.concurrency, k)
+        self._load_s[load.plan_name] = self._clock() - began
         if any(each.is_filler for each in requests):
-            engine.wait_until_idle()
+            engine.wait_until_idle(self._idle_path)
         quality = assess_client(run)
         counters = page_difference(engine.metrics(), before)
         return Block(
@@ -263,6 +289,7 @@ class Lab(AbstractContextManager["Lab"]):
             written=read_written(counters, len(run.records) + run.num_fillers),
             step_seconds=self._step_seconds[self._key(arm, load)],
             busy=cores.words,
+            running=running_in(samples, run.records),
         )
 
     def _requests(self, load: Load, arm: Speculation, block: int) -> list[Request]:

@@ -56,6 +56,8 @@ OPTIONS = (
     KEEP_MEMORY,
     Option("--keep-engines", "asleep but for one, side by side, or one at a time (default: the "
            "first that engine and memory allow)", choices=(ASLEEP, SIDE_BY_SIDE, VISITS)),
+    Option("--start-limit", "time for an engine to start, four times that while its log goes on: "
+           "90s, 10m, 1h", metavar="TIME", default="10m"),
     replace(shared.BUDGET, help="time for measuring: 90s, 10m, 1h", default="580s"),
     MARGIN,
     replace(shared.SEED, help="of prompts and temperatures", default=0),

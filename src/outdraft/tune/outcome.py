@@ -42,6 +42,7 @@ from outdraft.tune.results import (
 )
 from outdraft.tune.rules import Objective, SearchSettings
 from outdraft.tune.schedule import schedule_results, scheduled_arm
+from outdraft.tune.short_loads import running_of, short_load_notes
 from outdraft.tune.texts import floor_of, texts_part
 from outdraft.tune.visits import visited_off, with_visits
 from outdraft.workload.temperatures import temperature_band
@@ -111,6 +112,7 @@ def make_results(
         step_seconds={} if steps is None else {str(n): s for n, s in steps.measured.items()},
         notes=(
             *_notes(outcomes, settings.loads, journal),
+            *short_load_notes(settings.loads, journal),
             *busy_notes(journal),
             *out_of_time.notes,
             *context.warnings,
@@ -246,6 +248,7 @@ def _arm_result(
     ratios = {name: found for name in names if (found := ratio(name)) is not None}
     acceptance, num_tokens, num_texts = count_drafts(blocks)
     is_reported = are_drafts_reported(blocks)
+    running = running_of(blocks)
     timed = done if state in (states.BASELINE, states.BEST) else []
     return ArmResult(
         name=name_of(arm),
@@ -273,6 +276,7 @@ def _arm_result(
         num_texts=num_texts,
         pace_ratio=_pace_ratio(off, done),
         raced=standing.measured.get(name_of(arm)) if state == states.BEST else None,
+        running=None if running is None else running.mean,
     )
 
 

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Collection
 
 from outdraft.backends.backend import Sleep
-from outdraft.errors import BackendError, OutdraftError
+from outdraft.errors import BackendError, CrowdedGpuError, OutdraftError
 from outdraft.tune.engines import RunningEngine
-from outdraft.tune.keeping import Keeping
+from outdraft.tune.keeping import Keeping, room_for_one
 from outdraft.tune.options import ASLEEP, VISITS
 
-_ROOM = 1.5  # times the largest engine's memory must be free to start another one
 _SLEEP_S, _WAKE_S = 120.0, 300.0  # weights of a large model go to main memory and back
 
 
@@ -20,12 +19,15 @@ class EnginePool:
         available_bytes: Callable[[], int | None],
         kept: Collection[str] = (),  # keys of engines that go last: others are compared with them
         card_of: Callable[[str], int] = lambda key: 0,  # `keeping.most` are up on each
+        idle_path: str = "",  # refuses while requests run; asked before a sleep
     ) -> None:
         self._keeping = keeping
+        self._most = keeping.most  # less, once a GPU has turned out to hold fewer
         self._sleep = sleep if keeping.how == ASLEEP else None
         self._available_bytes = available_bytes
         self._kept = kept
         self._card_of = card_of
+        self._idle_path = idle_path
         self._engines: dict[str, RunningEngine] = {}  # the last used is the last
         self._asleep: set[str] = set()
         self._lost: dict[str, str] = {}  # engines that did not survive their sleep, and why
@@ -52,7 +54,7 @@ class EnginePool:
             self._put_to_sleep(other)
         if key not in self._engines:
             self._make_room(key)
-            self._engines[key] = start()
+            self._engines[key] = self._started(key, start)
         elif key in self._asleep:
             self._wake(key, woken)
         self._engines[key] = engine = self._engines.pop(key)
@@ -71,11 +73,11 @@ class EnginePool:
         """For an engine as large as the largest one that is up."""
         if not self._engines:
             return True
-        if self._keeping.most is not None and len(self._beside(key)) >= self._keeping.most:
+        if self._most is not None and len(self._beside(key)) >= self._most:
             return False
         largest = max(each.resident_bytes() for each in self._engines.values())
         free = self._available_bytes()
-        return free is None or free > _ROOM * largest
+        return free is None or free >= room_for_one(self._keeping.each_bytes, largest)
 
     def _beside(self, key: str) -> list[str]:
         """Those on the same card."""
@@ -86,14 +88,31 @@ class EnginePool:
         if self._keeping.how == VISITS:
             self.close()
         while not self.has_room(key):
-            up = self._beside(key) or list(self._engines)
-            others = [each for each in up if each not in self._kept]
-            self.drop((others or up)[0])
+            self._drop_one(self._beside(key) or list(self._engines))
+
+    def _drop_one(self, up: list[str]) -> None:
+        others = [each for each in up if each not in self._kept]
+        self.drop((others or up)[0])
+
+    def _started(self, key: str, start: Callable[[], RunningEngine]) -> RunningEngine:
+        """Those that sleep may keep more than was planned, which is no failure of this one: one of
+        them goes, and it is tried once more."""
+        try:
+            return start()
+        except CrowdedGpuError:
+            asleep = [each for each in self._beside(key) if each in self._asleep]
+            if not asleep:
+                raise
+            self._most = len(self._beside(key))
+            self._drop_one(asleep)
+            return start()
 
     def _put_to_sleep(self, key: str) -> None:
         if self._sleep is None or key in self._asleep:
             return
         try:
+            if self._idle_path:
+                self._engines[key].forget(self._idle_path)
             self._engines[key].post(self._sleep.sleep_path, self._sleep.body, _SLEEP_S)
             self._asleep.add(key)
         except BackendError as error:

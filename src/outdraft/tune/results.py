@@ -64,6 +64,7 @@ class ArmResult:
     num_texts: int = 0
     pace_ratio: float | None = None  # of off's seconds over all tokens to its own; not a mean
     raced: Ratio | None = None  # of the best arm: the speedup at which the race chose it
+    running: float | None = None  # requests, as the server counts; where several are sent at a time
 
     @property
     def fate(self) -> str:

@@ -12,9 +12,7 @@ from outdraft.backends.lookup import backend_named
 from outdraft.catalog import resolve
 from outdraft.errors import OptionError
 from outdraft.measure.cores import CoreWatch, no_watch
-from outdraft.measure.machine import available_memory, gpu_ids, gpu_memory
 from outdraft.measure.memory import REMEMBERED
-from outdraft.plan import Plan
 from outdraft.shared_options import TARGET
 from outdraft.speculation import METHODS, OFF, WITH_DRAFT, Speculation
 from outdraft.tune.arm import FINAL, by_proposer
@@ -28,16 +26,15 @@ from outdraft.tune.candidates import (
     pruned_ks,
     spread_ks,
 )
-from outdraft.tune.cards import Cards, deal_cards
 from outdraft.tune.engines import OnAnswer, engine_starter
-from outdraft.tune.footprint import memory_words, most_together, own_engine_bytes
 from outdraft.tune.identity import identify
 from outdraft.tune.journal import AnswerTime, Journal
-from outdraft.tune.keeping import Keeping, Memory, plan_keeping
+from outdraft.tune.keeping import Keeping
 from outdraft.tune.lab import Lab
-from outdraft.tune.options import ASLEEP, SIDE_BY_SIDE, VISITS
+from outdraft.tune.options import ASLEEP, VISITS
 from outdraft.tune.outcome import RunContext, make_results
 from outdraft.tune.pace import Pace, guess_pace
+from outdraft.tune.placing import place_engines
 from outdraft.tune.progress import Display, Progress
 from outdraft.tune.requests import MAX_BLOCKS, deal_requests
 from outdraft.tune.results import Pruned, Results
@@ -100,7 +97,10 @@ class RunPlan:
             finder = partial(server_finder, stop_at_eos=asked, on_answer=on_answer)
             each = [finder(settings.servers, settings.api_key)]
         else:
-            starter = partial(engine_starter, stop_at_eos=asked, on_answer=on_answer)
+            limit_s = settings.start_limit_s
+            starter = partial(
+                engine_starter, limit_s=limit_s, stop_at_eos=asked, on_answer=on_answer
+            )
             on_cards = [replace(serving, gpus=gpus) for gpus in cards.gpus]
             each = [starter(self.backend, one, logs, on_wait) for one in on_cards]
         first, *others = map(starts.timed, each)
@@ -228,7 +228,7 @@ def plan_run(settings: RunSettings) -> RunPlan:
         for name, arm in longest.items()
         if pruner is not None and (plan := pruner.plan(arm))
     }
-    keeping, cards = _keeping(settings, backend, plans, arms)
+    keeping, cards = place_engines(settings, backend, plans, arms)
     rules = Rules(
         settings.objective,
         margin=settings.margin,
@@ -328,54 +328,6 @@ def _servers_of_others(settings: RunSettings) -> Ground:
 
 def _drafts_of(arms: Iterable[Speculation]) -> list[str]:
     return list(dict.fromkeys(arm.draft for arm in arms if arm.draft is not None))
-
-
-def _keeping(
-    settings: RunSettings,
-    backend: Backend,
-    plans: Mapping[str, Plan],  # of proposers
-    arms: Sequence[Speculation],
-) -> tuple[Keeping, Cards]:
-    supported, num_each = backend.capabilities(), settings.serving.tensor_parallel_size
-    if settings.servers:
-        return Keeping(SIDE_BY_SIDE), Cards()
-    if supported.shares_process:
-        return _keeping_own(settings, plans, by_proposer(arms)), Cards()
-    is_gpu = backend.installation.device != "cpu"
-    gpus, ids = (gpu_memory(), gpu_ids()) if is_gpu else ([], [])
-    memory = Memory(
-        max(
-            (each.headline.target_bytes + each.headline.draft_bytes for each in plans.values()),
-            default=None,
-        ),
-        available_memory(),
-        is_gpu,
-        min((total for total, _ in gpus), default=None),
-        min((free for _, free in gpus), default=None),
-    )
-    extra = settings.serving.extra
-    num_cards = max(min(len(ids) // num_each, len(by_proposer(arms))), 1)
-    keeping = plan_keeping(
-        settings.keep_engines, supported.sleep, memory, extra, num_cards, 1 + len(arms)
-    )
-    most = keeping.most if keeping.how == ASLEEP else None
-    return keeping, deal_cards(arms, ids, num_each, most)
-
-
-def _keeping_own(
-    settings: RunSettings, plans: Mapping[str, Plan], proposers: Mapping[str, list[Speculation]]
-) -> Keeping:
-    """A process for each proposer, and one for off."""
-    if not plans or plans.keys() != proposers.keys():
-        return Keeping(SIDE_BY_SIDE)  # their files cannot be read here
-    dtype, kv_tokens = settings.serving.dtype, settings.kv_tokens
-    first = next(iter(plans.values()))
-    sizes = [own_engine_bytes(first, dtype, None, kv_tokens)]
-    for name, plan in plans.items():
-        sizes.append(own_engine_bytes(plan, dtype, proposers[name][0].quantization, kv_tokens))
-    free = available_memory()
-    most = most_together(sizes, free)
-    return Keeping(SIDE_BY_SIDE, most, memory=memory_words(sizes, free, most))
 
 
 def _space(settings: RunSettings, supported: Capabilities) -> Space:

@@ -166,6 +166,7 @@ class Attached:
             needs_local_files=False,
             schedule_methods=frozenset(),
             default_num_seqs=None,
+            idle_path="",
             sleep=None,
         )
 

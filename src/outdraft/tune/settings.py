@@ -23,13 +23,13 @@ from outdraft.workload.sets import choose_prompts
 from outdraft.workload.temperatures import parse_mix
 
 # These may change when a run is continued with what it has measured: they judge, or say how engines
-# share the machine.
-_JUDGING = ("budget", "margin", "objective", "slo", "keep_engines")
+# share the machine, and how long is waited for them.
+_JUDGING = ("budget", "margin", "objective", "slo", "keep_engines", "start_limit")
 # Say how engines are started, and which: nothing that servers of others could be told
 _STARTING = (
     "engine", "draft", "methods", "k", "draft_quantization", "rule", "max_model_len",
     "max_num_seqs", "tensor_parallel_size", "threads", "dtype", "gpu", "engine_flags",
-    "keep_engines",
+    "keep_engines", "start_limit",
 )  # fmt: skip
 _OPEN_SLOTS = 16  # for requests that come by the clock
 _CHARACTERS = 3  # of a prompt to a token, at least
@@ -57,6 +57,7 @@ class RunSettings:
     seed: int
     devices: Devices | None  # to plan against
     keep_engines: str | None  # how they share the machine; None: as it fits
+    start_limit_s: float = 600.0  # for an engine; longer while its log goes on
     servers: tuple[ServedArm, ...] = ()  # that others started, off first; (): engines are started
     api_key: str | None = field(default=None, repr=False)  # of these servers
     prompt_notes: tuple[str, ...] = ()  # what the file of prompts holds and is not understood
@@ -120,6 +121,7 @@ class RunSettings:
             seed=args.seed,
             devices=None if args.gpu is None else parse_gpu(args.gpu),
             keep_engines=args.keep_engines,
+            start_limit_s=parse_duration(args.start_limit, option="--start-limit"),
             servers=servers,
             api_key=args.api_key,
         )

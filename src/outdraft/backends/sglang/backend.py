@@ -53,6 +53,9 @@ class Sglang:
             schedule_methods=frozenset(EAGLES if has_schedule else ()),
             needs_folders=True,
             forget_paths={"ngram": "/flush_cache"},  # its corpus is of all requests
+            # It brings its gauges up to date every 30 s where nothing runs, and ends where it is
+            # asked to release memory before.
+            idle_path="/flush_cache",
             has_clusters=True,
             default_num_seqs=_MAX_RUNNING,
             sleep=_SLEEP if self.installation.has(_SLEEP_FLAG) and device == "cuda" else None,

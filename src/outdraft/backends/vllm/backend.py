@@ -37,6 +37,7 @@ _RAY = Cluster(
 # Level 2 would drop the weights; those of a draft do not come back then (its issue 52479).
 _SLEEP = Sleep("/sleep?level=1", "/wake_up")
 _SLEEP_FLAG = "--enable-sleep-mode"
+_MEMORY_SHARE = 0.9  # its own default is 0.9 or 0.92, by its version
 
 
 class Vllm:
@@ -66,6 +67,7 @@ class Vllm:
             forget_paths={"suffix": ""} if remembers else {},
             has_clusters=True,
             default_num_seqs=LEAST_DEFAULT_SLOTS,
+            memory_share=None if here.is_cpu else _MEMORY_SHARE,
             usual_start_s=90.0,
             sleep=_SLEEP if here.has(_SLEEP_FLAG) and here.device == "cuda" else None,
         )
