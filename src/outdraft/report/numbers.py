@@ -25,14 +25,6 @@ def interval(ratio: Ratio) -> str:
     return f"[{ratio.low:.2f}, {ratio.high:.2f}]"
 
 
-def ratio_text(ratio: Ratio | None) -> str:
-    """In plain text, e.g. "1.83x [1.69, 1.98]"."""
-    if ratio is None:
-        return "not measured"
-    interval = "" if ratio.low is None else f" [{ratio.low:.2f}, {ratio.high:.2f}]"
-    return f"{ratio.estimate:.2f}x{interval}"
-
-
 def ratio_cells(ratio: Ratio | None) -> tuple[str, str, str]:
     """Speedup, interval and pairs, each in a cell of its own."""
     if ratio is None:

@@ -12,7 +12,7 @@ from outdraft.measure.memory import REMEMBERED
 from outdraft.measure.summary import FEWEST_FOR_TAIL, QuantileEstimate, Summary
 from outdraft.plan.findings import OK
 from outdraft.report.arms_table import arms_table
-from outdraft.report.numbers import drafted_text, milliseconds, percent, ratio_text
+from outdraft.report.numbers import drafted_text, milliseconds, percent
 from outdraft.text_table import align_columns, wrap_lines
 from outdraft.tune.answer import LoadAnswer, answer_of
 from outdraft.tune.results import (
@@ -25,7 +25,7 @@ from outdraft.tune.results import (
     Results,
 )
 from outdraft.tune.rivals import why_not_higher
-from outdraft.tune.wording import details, does_text, headline, loads_text
+from outdraft.tune.wording import details, does_text, headline, loads_text, speedup_text
 
 _MOST_ARMS = 10  # of a load; the others are in the report
 _BY_COUNTERS = "by the server's counters: its answers do not report acceptance"
@@ -148,7 +148,7 @@ def tune_table(results: Results, width: int | None = None) -> str:
         for each in results.scheduled:
             ratio, speedup = each.measured, f"failed ({each.reason})"
             if ratio is not None:
-                speedup = f"{ratio_text(ratio)} over off, n={ratio.num_pairs}"
+                speedup = f"{speedup_text(ratio)} over off, n={ratio.num_pairs}"
             lines.append(f"  the schedule at {each.load}: {speedup}")
     if sources := _acceptance_sources(results):
         lines.append(f"acceptance: {sources}")
@@ -165,7 +165,7 @@ def best_line(results: Results) -> str:
     said = headline(answer_of(results))
     words = ["best: off"]
     if load is not None and best is not None:
-        speedup = f"{ratio_text(best.measured)} over off at {loads_text([load])}"
+        speedup = f"{speedup_text(best.measured)} over off at {loads_text([load])}"
         if best.measured is None:
             known = best.predicted is not None
             speedup = f"{best.predicted:.2f}x predicted only" if known else "not measured"

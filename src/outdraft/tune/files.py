@@ -142,7 +142,7 @@ def own_config(results: Results, speculation: Speculation) -> str:
     if slots := results.settings.get("max_num_seqs"):
         lines.append(f"max_num_seqs = {slots}")
     if speculation.is_off:
-        lines.append("# Speculation stays off: nothing clearly pays for all of this traffic.")
+        lines.append("# Speculation stays off.")
     else:
         config = json.dumps(own_settings(speculation))
         lines.append("# The keys are outdraft's; vllm.sh has vLLM's.")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from outdraft.acceptance import Acceptance
-from outdraft.measure.evidence import ratio_of, text_agreement
+from outdraft.measure.evidence import RATIOS, ratio_of, text_agreement
 from outdraft.measure.machine import describe_client
 from outdraft.measure.plateau import counted_ns
 from outdraft.measure.summary import acceptance_of, meets
@@ -46,7 +46,6 @@ from outdraft.tune.texts import floor_of, texts_part
 from outdraft.tune.visits import visited_off, with_visits
 from outdraft.workload.temperatures import temperature_band
 
-_RATIOS = ("e2e", "tpot", "ttft", "throughput", "p99")
 _CLOSE = 0.15  # a prediction within this is a good one
 _FEWEST = 5  # requests of a category for percentiles
 
@@ -242,7 +241,7 @@ def _arm_result(
         judged: Ratio | None = getattr(evidence, name)
         return judged
 
-    names = _RATIOS if records and state != states.BASELINE else ()
+    names = RATIOS if records and state != states.BASELINE else ()
     ratios = {name: found for name in names if (found := ratio(name)) is not None}
     acceptance, num_tokens, num_texts = count_drafts(blocks)
     is_reported = are_drafts_reported(blocks)
