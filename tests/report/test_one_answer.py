@@ -7,11 +7,14 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from html import unescape
 
+import pytest
 from hypothesis import given
 
-from outdraft.decide.verdict import SHIP_FOR
+from outdraft.decide.evidence import Evidence
+from outdraft.decide.verdict import SHIP_FOR, decide
 from outdraft.report.page import page
 from outdraft.report.tables import best_line, tune_table
 from outdraft.speculation import OFF, Speculation, scheduled_k
@@ -22,6 +25,7 @@ from outdraft.tune.files import own_config
 from outdraft.tune.results import FAILED, PREDICTED, Results, results_from_json
 from outdraft.tune.rivals import measured_higher, why_not_higher
 from outdraft.tune.wording import answer_json, details, does_text, headline, results_json
+from tests.report.sample_results import ratio_about, sample_results
 from tests.report.walked_results import walked
 
 # What people read on pages that said two things at once; none of it may come back.
@@ -113,6 +117,39 @@ def test_on_for_all_is_never_said_of_a_mix_that_loses(results: Results) -> None:
             assert re.search(r" los(e|es) by it$", headline(answer)), headline(answer)
             if each is answer.main and verdict.losers:
                 assert any(verdict.losers[0] in sentence for sentence in details(answer))
+
+
+@pytest.mark.parametrize("losing", ["throughput", "total", "p99"])
+def test_a_mix_that_gains_for_most_and_loses_as_a_whole_stays_off(losing: str) -> None:
+    """It was "turn it on: it pays" beside 1.08 end to end and 0.93 in throughput."""
+    ratios = dict.fromkeys(("throughput", "total", "p99"), ratio_about(1.05, 0.02, 20))
+    ratios[losing] = ratio_about(0.9, 0.03, 20)
+    gain, loss = ratio_about(1.6, 0.02, 20), ratio_about(0.7, 0.02, 20)
+    evidence = Evidence(
+        e2e=ratio_about(1.08, 0.03, 20),
+        **ratios,
+        by_category={"code": gain, "chat": loss},
+        tpot_by_part={"category code": gain},
+        concurrency=4,
+        has_idle_slots=False,
+    )
+    results = sample_results()
+    load = results.loads[1]
+    assert load.concurrency == 4
+    arms = tuple(
+        replace(arm, measured=evidence.e2e, ratios={"e2e": evidence.e2e, **ratios})
+        if arm.name == load.best and evidence.e2e is not None
+        else arm
+        for arm in load.arms
+    )
+    judged = replace(load, verdict=decide(evidence), arms=arms)
+    results = replace(results, loads=(judged,), schedule=())
+    answer = answer_of(results)
+    assert headline(answer) == (
+        "Turn it on for category code only, at 4 requests at a time; off for the mix"
+    )
+    assert "speculative_config" not in own_config(results, answer.settings)
+    assert 'class="card part"' in page(results)
 
 
 def _loses(ratios: Mapping[str, Ratio], name: str) -> bool:

@@ -38,6 +38,9 @@ _estimates = st.sampled_from((0.7, 0.95, 1.0, 1.2, 1.41, 1.49, 2.0))
 _widths = st.sampled_from((0.02, 0.3))
 _blocks = st.sampled_from((2, 4, 5, 20))
 _ratios = st.builds(ratio_about, st.sampled_from((0.7, 0.93, 1.0, 1.08, 1.5)), _widths, _blocks)
+_clear_or_unclear = st.builds(
+    ratio_about, st.sampled_from((1.1, 0.9)), st.sampled_from((0.02, 0.2)), st.just(20)
+)
 _clear = st.builds(ratio_about, st.sampled_from((0.7, 1.0, 1.6)), st.just(0.02), st.just(20))
 
 
@@ -96,8 +99,9 @@ def _load(draw: st.DrawFn, size: int, *, is_open: bool) -> LoadResult:
 
 @st.composite
 def _evidence(draw: st.DrawFn, concurrency: int | None, end: str) -> Evidence:
-    is_other = end == "other texts"
-    return Evidence(
+    """Half of it of a mix that wins by some per cent, with a part that loses."""
+    is_other, is_mixed = end == "other texts", draw(st.booleans())
+    evidence = Evidence(
         e2e=draw(_ratios),
         throughput=draw(_ratios),
         total=draw(_ratios),
@@ -109,6 +113,17 @@ def _evidence(draw: st.DrawFn, concurrency: int | None, end: str) -> Evidence:
         concurrency=concurrency,
         has_idle_slots=draw(st.booleans()),
         more_requests=draw(st.sampled_from((None, 200))),
+    )
+    if not is_mixed:
+        return evidence
+    gain, loss = ratio_about(1.6, 0.02, 20), ratio_about(0.7, 0.02, 20)
+    return replace(
+        evidence,
+        e2e=ratio_about(1.08, 0.02, 20),
+        throughput=draw(_clear_or_unclear),
+        total=draw(_clear_or_unclear),
+        by_category={"code": gain, "chat": loss},
+        tpot_by_part={"category code": gain},
     )
 
 

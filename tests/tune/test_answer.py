@@ -194,6 +194,7 @@ def test_a_schedule_that_is_not_to_be_used() -> None:
             "it is on with 4 running, where it was not shown to pay",
         ),
         ({"schedule": ((1, 2, 0), (3, 4096, 0))}, "it is off everywhere"),
+        ({"schedule": ((1, 2, 0), (3, 4096, 5))}, "it is off at the first load, which pays"),
     ):
         changed = replace(results, **unused)
         assert recommended(changed) == EAGLE

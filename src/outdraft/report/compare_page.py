@@ -58,6 +58,7 @@ def _card(run: ComparedRun) -> Markup:
     verdict, evidence = run.verdict, run.evidence
     class_, sign, headline = _LOOKS[verdict.decision]
     parts = f": {', '.join(verdict.ship_for)}" if verdict.ship_for else ""
+    parts += f"; slower for {', '.join(verdict.losers)}" if verdict.losers else ""
     tiles = [
         tag("div", tag("dt", name), tag("dd", tag("b", value), tag("span", small)))
         for name, value, small in _tiles(evidence)

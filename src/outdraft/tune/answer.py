@@ -196,6 +196,8 @@ def schedule_fault(results: Results) -> str:
         return f"{_WITHOUT_WIN[found]} at the first load"
     if not any(k for _, _, k in results.schedule):
         return "it is off everywhere"
+    if not scheduled_k(results.schedule, load.concurrency or 1):
+        return "it is off at the first load, which pays"
     if lost := [each.load for each in results.scheduled if each.is_worse]:
         return f"it failed or lost at {', '.join(lost)}"
     best = load.best_arm.speculation
