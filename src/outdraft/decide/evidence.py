@@ -23,6 +23,7 @@ class AcceptanceSummary:
     per_position: tuple[float, ...] = ()  # of the rounds whose draft had that position
     length: float | None = None  # tokens emitted per round that proposed something
     num_requests: int = 0  # whose acceptance was reported
+    share_drafted: float | None = None  # of the steps: those that had a draft at all
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ def make_evidence(
         by_temperature=_by_part("e2e", groupings[1], part_level),
         tpot_by_part=named_parts(*(_by_part("tpot", parts, part_level) for parts in groupings)),
         part_level=part_level,
-        acceptance=acceptance_of(answered, counted),
+        acceptance=acceptance_of(answered, counted, written),
         mean_output_tokens=sum(tokens) / len(tokens) if tokens else None,
         temperatures=tuple(sorted({each.temperature for each in sent})),
         noise_floor=noise_floor,

@@ -68,6 +68,11 @@ def drafted_text(share_drafted: float | None) -> str:
     return f"drafts in {percent(share_drafted)} of steps".replace("\N{NO-BREAK SPACE}", " ")
 
 
+def acceptance_text(rate: float, share_drafted: float | None) -> str:
+    """In plain text, e.g. "0.71, drafts in 23 % of steps"."""
+    return ", ".join(filter(None, (f"{rate:.2f}", drafted_text(share_drafted))))
+
+
 def milliseconds(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
 

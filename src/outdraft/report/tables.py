@@ -12,7 +12,7 @@ from outdraft.measure.memory import REMEMBERED
 from outdraft.measure.summary import FEWEST_FOR_TAIL, QuantileEstimate, Summary
 from outdraft.plan.findings import OK
 from outdraft.report.arms_table import arms_table
-from outdraft.report.numbers import drafted_text, milliseconds, percent
+from outdraft.report.numbers import acceptance_text, drafted_text, milliseconds, percent
 from outdraft.text_table import align_columns, wrap_lines
 from outdraft.tune.answer import LoadAnswer, answer_of
 from outdraft.tune.results import (
@@ -107,7 +107,8 @@ def compare_table(evidence: Evidence, verdict: Verdict) -> str:
     if evidence.texts is not None and not any(counts in each for each in verdict.reasons):
         lines.append(counts)
     if evidence.acceptance is not None:
-        lines.append(f"acceptance rate: {evidence.acceptance.rate:.2f}")
+        found = evidence.acceptance
+        lines.append(f"acceptance rate: {acceptance_text(found.rate, found.share_drafted)}")
         if not evidence.acceptance.num_requests:
             lines.append(f"  {_BY_COUNTERS}")
     warnings = [check for check in verdict.checks if check.state != OK]
@@ -218,7 +219,8 @@ def _acceptance(acceptance: AcceptanceSummary) -> Iterator[str]:
         "unknown" if value is None else f"{value:.2f}"
         for value in (acceptance.length, acceptance.p10, acceptance.p50, acceptance.p90)
     )
-    total = f"acceptance rate {acceptance.rate:.2f}, length {length}"
+    rate = acceptance_text(acceptance.rate, acceptance.share_drafted)
+    total = f"acceptance rate {rate}, length {length}"
     if acceptance.num_requests:
         spread = f"over requests P10 {p10}, P50 {p50}, P90 {p90}"
         yield f"{total}; {spread} (n={acceptance.num_requests})"

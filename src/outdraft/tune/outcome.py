@@ -352,7 +352,6 @@ def _acceptance_result(arm: Speculation, blocks: Sequence[Block]) -> AcceptanceR
         if each.acceptance is not None and each.acceptance.rate is not None:
             by_band.setdefault(temperature_band(each.temperature), []).append(each)
             by_category.setdefault(each.category, []).append(each.acceptance.rate)
-    steps = counts.num_steps(num_tokens, num_texts)
     return AcceptanceResult(
         name=proposer_name(arm),
         k=arm.k,
@@ -365,7 +364,7 @@ def _acceptance_result(arm: Speculation, blocks: Sequence[Block]) -> AcceptanceR
         by_category={name: _percentiles(each) for name, each in sorted(by_category.items())},
         by_temperature=dict(whole.by_temperature),
         num_requests=whole.num_requests or len(records),
-        share_drafted=counts.num_drafts / steps if 0 < counts.num_drafts <= steps else None,
+        share_drafted=counts.share_drafted(num_tokens, num_texts),
         num_by_category={name: len(each) for name, each in sorted(by_category.items())},
         num_by_temperature={band: len(each) for band, each in sorted(by_band.items())},
         source=_source(is_reported=whole.num_requests > 0),

@@ -80,8 +80,7 @@ class ArmResult:
         """Of its steps, those that had a draft at all: n-grams and suffixes often find none."""
         if self.counts is None:
             return None
-        steps = self.counts.num_steps(self.num_tokens, self.num_texts)
-        return self.counts.num_drafts / steps if 0 < self.counts.num_drafts <= steps else None
+        return self.counts.share_drafted(self.num_tokens, self.num_texts)
 
     @property
     def speedup(self) -> float | None:
