@@ -4,7 +4,7 @@ from collections import Counter
 
 from outdraft.measure.bench import Bench, BenchLoad
 from outdraft.measure.summary import QuantileEstimate, Summary
-from outdraft.report.numbers import UNKNOWN, acceptance_text, milliseconds, rate
+from outdraft.report.numbers import UNKNOWN, acceptance_cell, milliseconds, rate
 from outdraft.report.tables import gpu_lines
 from outdraft.text_table import align_columns
 
@@ -26,7 +26,7 @@ def sweep_table(bench: Bench) -> str:
             row.append(
                 UNKNOWN
                 if acceptance is None
-                else acceptance_text(acceptance.rate, acceptance.share_drafted)
+                else acceptance_cell(acceptance.rate, acceptance.share_drafted)
             )
     lines = [align_columns([heads, *rows]), "times in ms; requests and tokens a second are those "
              "of the time in which all of the load ran"]  # fmt: skip

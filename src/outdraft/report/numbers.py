@@ -73,6 +73,12 @@ def acceptance_text(rate: float, share_drafted: float | None) -> str:
     return ", ".join(filter(None, (f"{rate:.2f}", drafted_text(share_drafted))))
 
 
+def acceptance_cell(rate: float, share_drafted: float | None) -> str:
+    """The same for a narrow column, e.g. "0.71 in 23 %"."""
+    share = percent(share_drafted).replace("\N{NO-BREAK SPACE}", " ")
+    return f"{rate:.2f}{f' in {share}' if drafted_text(share_drafted) else ''}"
+
+
 def milliseconds(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from outdraft.durations import format_duration
-from outdraft.report.numbers import drafted_text, percent
+from outdraft.report.numbers import acceptance_cell
 from outdraft.report.tables import decision_text
 from outdraft.speculation import OFF
 from outdraft.tune.arm import FINAL, SCHEDULE, name_of, proposer_name, short_names
@@ -201,20 +201,13 @@ def _row(progress: Progress, moment: Moment, name: str) -> ArmRow:
             "speedup": known or (f"≈ {guess}" if guess else ""),
             "requests": str(figures.num_requests or ""),
             "rate": "" if figures.tokens_per_s is None else f"{figures.tokens_per_s:.1f}",
-            "acceptance": _acceptance_of(figures),
+            "acceptance": ""
+            if figures.acceptance is None
+            else acceptance_cell(figures.acceptance, figures.share_drafted),
             _STATE: state_of(progress, name, moment),
         },
         is_now=progress.arm is not None and name == name_of(progress.arm),
     )
-
-
-def _acceptance_of(figures: ArmFigures) -> str:
-    """E.g. "0.71 in 23 %": of its steps, where only some have a draft."""
-    if figures.acceptance is None:
-        return ""
-    some = bool(drafted_text(figures.share_drafted))
-    share = percent(figures.share_drafted).replace("\N{NO-BREAK SPACE}", " ")
-    return f"{figures.acceptance:.2f}{f' in {share}' if some else ''}"
 
 
 def _table(rows: Sequence[ArmRow], width: int) -> Table:
