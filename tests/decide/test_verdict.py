@@ -120,6 +120,11 @@ class TestThroughput:
         alone = decide(self.parted(None, concurrency=1))
         assert alone.ship_for == ("category code",), "nobody else can be slowed"
 
+    def test_of_a_wait_nothing_is_said_where_all_win(self) -> None:
+        verdict = decide(self.parted(None, throughput=WIN, by_category={"code": WIN, "qa": WIN}))
+        assert verdict.decision == SHIP
+        assert "wait less" not in " | ".join(verdict.reasons)
+
     def test_parts_that_win_are_named_though_the_whole_writes_less(self) -> None:
         verdict = decide(self.parted(WIN))
         assert (verdict.decision, verdict.ship_for) == (SHIP_FOR, ("category code",))

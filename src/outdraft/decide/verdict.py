@@ -125,7 +125,8 @@ def _decide(evidence: Evidence, margin: float) -> Verdict:
     if total is not None and (_differ(main, total) or (total_loses and whole is not Zone.LOSE)):
         reasons.append(_sentence("all requests' seconds together", total))
     reasons += [_sentence(name, parts[name]) for name in (*faster, *losers)]
-    reasons += [_about_wait(evidence, name) for name in faster if name not in winners]
+    if whole is not Zone.WIN or losers:
+        reasons += [_about_wait(evidence, name) for name in faster if name not in winners]
     if evidence.throughput is not None and server not in (None, whole):
         reasons.append(_sentence("throughput", evidence.throughput))
         reasons += [_WHY_THEY_DIFFER] if server_loses or _differ(main, evidence.throughput) else []
