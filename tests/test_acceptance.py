@@ -84,6 +84,13 @@ def test_steps_of_texts() -> None:
     assert Acceptance(4, 8, 6).num_steps(20, 2) == 12
 
 
+def test_how_often_there_was_a_draft() -> None:
+    counts = Acceptance(num_drafts=6, num_draft_tokens=24, num_accepted_tokens=10)
+    assert counts.share_drafted(42, 2) == 0.2  # of 30 steps
+    assert counts.share_drafted(12, 2) is None, "fewer steps than drafts: others' are counted"
+    assert Acceptance().share_drafted(42, 2) is None
+
+
 def test_json_and_files_of_earlier_versions() -> None:
     counts = Acceptance(4, 8, 6, 1, [4, 2], [4, 4])
     assert Acceptance.from_json(json.loads(json.dumps(asdict(counts)))) == counts

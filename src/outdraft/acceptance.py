@@ -110,6 +110,12 @@ class Acceptance:
             return ()
         return tuple(count / self.num_drafts for count in self.accepted_per_position)
 
+    def share_drafted(self, num_tokens: int, num_texts: int) -> float | None:
+        """Of the steps of such texts, those that had a draft at all: n-grams and suffixes often
+        find none. None where the counts do not fit together."""
+        steps = self.num_steps(num_tokens, num_texts)
+        return self.num_drafts / steps if 0 < self.num_drafts <= steps else None
+
     def num_steps(self, num_tokens: int, num_texts: int) -> int:
         """Decoding steps in which `num_texts` texts of together `num_tokens` tokens were written:
         the first token of a text comes from its prompt, accepted draft tokens take no step."""

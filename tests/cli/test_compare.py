@@ -84,7 +84,9 @@ def test_two_servers_to_json_and_a_file(
     assert found["texts"]["agreement"]["num_identical"] == 20
     assert found["texts"]["floor"] is None, "all agree: nothing has to be explained"
     assert found["verdict"]["decision"] == "SHIP"
-    assert {"decision", "ship_for", "reasons", "checks"} == found["verdict"].keys()
+    assert {"decision", "ship_for", "reasons", "checks", "losers", "whole_wins"} == found[
+        "verdict"
+    ].keys()
     assert {"name", "value", "threshold", "state", "advice"} == found["verdict"]["checks"][0].keys()
     assert {"e2e", "tpot", "ttft", "throughput", "p99"} <= found["ratios"].keys()
     assert found["ratios"]["e2e"]["low"] > 1.01

@@ -45,7 +45,6 @@ circumstances = st.fixed_dictionaries(
         "ttft_bound": st.booleans(),
         "tpot": st.none() | ratios,
         "ttft": st.none() | ratios,
-        "throughput": st.none() | ratios,
         "memory": st.none() | st.builds(Shares, shares, shares, shares),
         "pairing": st.none()
         | st.builds(Pairing, st.none() | st.floats(1, 50), st.booleans(), st.booleans()),
@@ -60,10 +59,16 @@ agreements = st.builds(
     _counts,
     st.integers(0, 99),
 )
+PARTS = ("category chat", "category code", "temperature 0", "temperature 0.7-1")
 evidences = st.builds(
     Evidence,
     e2e=st.none() | ratios,
     p99=st.none() | ratios,
+    total=st.none() | ratios,
+    throughput=st.none() | ratios,
+    concurrency=st.none() | st.sampled_from([1, 64]),
+    has_idle_slots=st.booleans(),
+    tpot_by_part=st.dictionaries(st.sampled_from(PARTS), ratios),
     by_category=st.dictionaries(st.sampled_from(["chat", "code", "qa"]), ratios),
     by_temperature=st.dictionaries(st.sampled_from(["0", "0.3-0.7", "0.7-1"]), ratios),
     noise_floor=st.just(0.0) | margins,

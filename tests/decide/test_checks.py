@@ -162,12 +162,13 @@ def test_advice_says_where_texts_part() -> None:
     )
 
 
-def test_the_ceiling_is_what_could_be_and_says_what_share_of_it_is() -> None:
-    """It was "0.576 of at most 4.32"."""
+def test_the_ceiling_is_what_could_be_and_says_of_which_figure_it_is() -> None:
+    """It was "0.576 of at most 4.32", then 0.79 without a name beside a headline of 0.80."""
     check = checks(costs=RoundCost(4, 2.0), tpot=exactly(1.25))["ceiling"]
     assert check.value == pytest.approx(2.5)  # k+1 tokens at a cost of 2
     assert check.threshold == (
-        "at least 1 with every draft token accepted; measured were 1.25, 50% of that"
+        "at least 1; by time per token the speed is 1.25 of the baseline's, with every draft token "
+        "accepted it would be 2.50"
     )
 
 

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 
 from outdraft.decide.evidence import AcceptanceSummary, Evidence
+from outdraft.decide.texts import Agreement
 from outdraft.decide.verdict import DONT_SHIP, INCONCLUSIVE, SHIP, SHIP_FOR, decide
 from outdraft.stats.ratios import Ratio
 
@@ -95,14 +97,90 @@ class TestThroughput:
         assert "throughput: " in told
         assert "the two differ" not in told
 
-    def test_parts_that_win_and_lose_are_named_though_the_whole_writes_less(self) -> None:
-        parts = {"code": WIN, "chat": LOSS}
-        evidence = replace(self.crowded(0.6, 0.7), by_category=parts, has_idle_slots=False)
-        assert decide(evidence).decision == SHIP_FOR
+    def parted(self, pace: Ratio | None, **fields: Any) -> Evidence:
+        """Code wins end to end, with `pace` in its time per token; chat loses."""
+        given: dict[str, Any] = {
+            "by_category": {"code": WIN, "chat": LOSS},
+            "tpot_by_part": {} if pace is None else {"category code": pace},
+            "has_idle_slots": False,
+        }
+        return replace(self.crowded(0.86, 0.98), **(given | fields))
+
+    def test_a_part_wins_by_its_own_tokens_and_not_by_a_shorter_wait(self) -> None:
+        """As measured with 64 at a time: 0.98 end to end, 0.91 in throughput, and first tokens 2.4
+        times as early because the others came less often."""
+        for pace in (UNCLEAR, LOSS, TOO_FEW, None):
+            evidence = self.parted(pace, e2e=between(0.92, 1.05))
+            verdict = decide(evidence)
+            assert (verdict.decision, verdict.ship_for) == (DONT_SHIP, ())
+            told = " | ".join(verdict.reasons)
+            assert "category code is not clearly faster in its time per token" in told
+            assert "the two differ because" in told
+            assert "with 4 at a time the server writes clearly less: that is a loss" in told
+        alone = decide(self.parted(None, concurrency=1))
+        assert alone.ship_for == ("category code",), "nobody else can be slowed"
+
+    def test_of_a_wait_nothing_is_said_where_all_win(self) -> None:
+        verdict = decide(self.parted(None, throughput=WIN, by_category={"code": WIN, "qa": WIN}))
+        assert verdict.decision == SHIP
+        assert "wait less" not in " | ".join(verdict.reasons)
+
+    def test_parts_that_win_are_named_though_the_whole_writes_less(self) -> None:
+        verdict = decide(self.parted(WIN))
+        assert (verdict.decision, verdict.ship_for) == (SHIP_FOR, ("category code",))
+        assert (verdict.losers, verdict.whole_wins) == (("category chat",), False)
+        assert verdict.reasons[-3].startswith("with 4 at a time the server writes clearly less")
+        assert verdict.reasons[-2].startswith("the whole does not win: this is for those parts")
+
+    def test_idle_neighbours_flatter_parts_too(self) -> None:
+        idle = self.parted(WIN, has_idle_slots=True, throughput=UNCLEAR)
+        assert decide(idle).decision == INCONCLUSIVE
+        assert decide(replace(idle, e2e=LOSS)).decision == DONT_SHIP
+        assert decide(replace(idle, throughput=WIN)).decision == SHIP_FOR
 
     def test_no_part_is_shipped_for_times_alone(self) -> None:
-        evidence = replace(self.crowded(0.95, 1.05), e2e=UNCLEAR, by_category={"code": WIN})
-        assert decide(evidence).decision == INCONCLUSIVE
+        evidence = self.parted(WIN, e2e=UNCLEAR, by_category={"code": WIN}, has_idle_slots=True)
+        assert decide(replace(evidence, throughput=UNCLEAR)).decision == INCONCLUSIVE
+
+
+class TestTheWhole:
+    """Whether speculation may be on for everything that a server gets."""
+
+    MIXED = replace(
+        FINE,
+        concurrency=4,
+        has_idle_slots=False,
+        by_category={"code": WIN, "chat": LOSS},
+        tpot_by_part={"category code": WIN},
+    )
+
+    @pytest.mark.parametrize(
+        ("fields", "wins"),
+        [
+            ({}, True),
+            ({"throughput": UNCLEAR, "total": UNCLEAR, "p99": UNCLEAR}, True),
+            ({"e2e": between(1.005, 1.2)}, False),  # it may be no more than the margin
+            ({"e2e": UNCLEAR}, False),
+            ({"throughput": LOSS}, False),
+            ({"total": LOSS}, False),
+            ({"p99": LOSS}, False),
+            ({"noise_floor": 0.3}, False),
+        ],
+    )
+    def test_it_wins_if_nothing_of_it_loses(self, fields: dict[str, Any], wins: bool) -> None:
+        verdict = decide(replace(self.MIXED, **fields))
+        if verdict.decision == SHIP_FOR:
+            assert verdict.losers == ("category chat",)
+        assert verdict.whole_wins == wins
+
+    def test_of_a_verdict_that_ships_for_all_and_of_one_that_ships_nothing(self) -> None:
+        assert decide(FINE).whole_wins
+        assert not decide(Evidence(e2e=LOSS)).whole_wins
+        junk = replace(self.MIXED, texts=Agreement(24, 0, (0,) * 24))
+        for floor, decision in ((None, INCONCLUSIVE), (Agreement(16, 16), DONT_SHIP)):
+            verdict = decide(replace(junk, text_floor=floor))
+            assert verdict.decision == decision
+            assert (verdict.ship_for, verdict.losers, verdict.whole_wins) == ((), (), False)
 
 
 class TestAllSeconds:

@@ -46,7 +46,44 @@ def test_ship_only_above_and_dont_ship_only_below_the_margin(
         if decision == SHIP:
             assert evidence.e2e.low > 1 + least
         else:
-            assert evidence.e2e.high < 1 - least
+            assert evidence.e2e.high < 1 - least or server_loses(evidence, least)
+
+
+def server_loses(evidence: Evidence, margin: float) -> bool:
+    """Clearly, under a load that fills it."""
+    is_full = (evidence.concurrency or 1) > 1 and not evidence.has_idle_slots
+    return is_full and loses(evidence.throughput, margin)
+
+
+def loses(ratio: Ratio | None, margin: float) -> bool:
+    return ratio is not None and ratio.high is not None and ratio.high < 1 - margin
+
+
+@given(evidence=evidences, margin=margins)
+def test_the_whole_wins_only_if_nothing_of_it_loses(evidence: Evidence, margin: float) -> None:
+    verdict, least = decide(evidence, margin=margin), max(margin, evidence.noise_floor)
+    assert verdict.whole_wins is not None
+    assert verdict.whole_wins or verdict.decision != SHIP
+    if verdict.whole_wins:
+        assert verdict.decision in (SHIP, SHIP_FOR)
+        assert evidence.e2e is not None
+        assert (evidence.e2e.low or 0) > 1 + least
+        assert not server_loses(evidence, least)
+        assert not any(loses(each, least) for each in (evidence.p99, evidence.total))
+        assert bool(verdict.losers) == (verdict.decision == SHIP_FOR)
+    assert all(loses(evidence.parts[name], least) for name in verdict.losers)
+
+
+@given(evidence=evidences, margin=margins)
+def test_a_clear_loss_of_a_full_server_is_a_loss(evidence: Evidence, margin: float) -> None:
+    """Parts may still gain, each by its own tokens."""
+    verdict, least = decide(evidence, margin=margin), max(margin, evidence.noise_floor)
+    if evidence.e2e is None or not server_loses(evidence, least):
+        return
+    assert verdict.decision != SHIP
+    assert not verdict.whole_wins
+    for name in verdict.ship_for:
+        assert (evidence.tpot_by_part[name].low or 0) > 1 + least
 
 
 def writes_other(evidence: Evidence) -> bool:
@@ -124,7 +161,8 @@ def test_a_better_whole_never_makes_the_decision_worse(
     main = evidence.e2e
     if main is None or main.low is None or main.high is None:
         return
-    evidence = replace(evidence, p99=None)  # a tail that loses speaks against a gain alone
+    # A tail or a sum that loses speaks against a gain alone.
+    evidence = replace(evidence, p99=None, total=None)
     better = replace(main, estimate=main.estimate * by, low=main.low * by, high=main.high * by)
     before = decide(evidence, margin=margin).decision
     after = decide(replace(evidence, e2e=better), margin=margin).decision

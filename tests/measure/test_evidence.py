@@ -159,9 +159,19 @@ class TestParts:
         assert found.by_category.keys() == {"chat", "code"}
         assert found.temperatures == (0.0, 0.9)
 
+    def test_each_has_its_pace(self) -> None:
+        """Whole times may gain by a shorter wait; first tokens are as late here as before."""
+        found = evidence(self.mixed(100, 100), self.mixed(50, 200))
+        assert found.tpot_by_part.keys() == found.parts.keys()
+        pace = found.tpot_by_part["temperature 0"]
+        assert found.by_temperature["0"].estimate == pytest.approx(2)
+        assert 2.2 < pace.estimate < 2.6
+        assert pace.level == found.part_level
+
     def test_a_lone_part_is_the_whole(self) -> None:
         found = evidence(arm(200), arm(100))
         assert (found.by_category, found.by_temperature) == ({}, {})
+        assert found.tpot_by_part == {}
 
     def test_a_part_with_too_few_is_not_judged(self) -> None:
         def few(e2e: float) -> list[Record]:

@@ -179,5 +179,21 @@ class TestAcceptance:
         assert found is not None
         assert found.per_position == (0.8, 0.4)
 
+    def test_answers_without_a_draft_are_steps_without_one(self) -> None:
+        some = done(0, acceptance=accepted(4, 8, 4), completion_tokens=25)
+        none = done(1, acceptance=accepted(0, 0, 0), completion_tokens=21)
+        found = summarize([some, none]).acceptance
+        assert found is not None
+        assert found.share_drafted == 0.1  # of 20 steps and of 20
+        silent = summarize([done(0, acceptance=None)], None, {
+            "vllm:spec_decode_num_drafts_total": 10.0,
+            "vllm:spec_decode_num_draft_tokens_total": 40.0,
+            "vllm:spec_decode_num_accepted_tokens_total": 20.0,
+            "vllm:generation_tokens_total": 74.0,
+            "vllm:time_to_first_token_seconds_count": 4.0,
+        }).acceptance  # fmt: skip
+        assert silent is not None
+        assert silent.share_drafted == 0.2  # of 50 steps
+
     def test_nothing_proposed_is_no_acceptance(self) -> None:
         assert summarize([done(0, acceptance=accepted(0, 0, 0))]).acceptance is None

@@ -224,6 +224,59 @@ def wins_in_parts() -> Results:
     return replace(results, loads=loads, schedule=(), prediction=prediction_of(loads))
 
 
+def wins_but_for_a_part() -> Results:
+    """At both loads: chat loses, and the whole wins all the same."""
+    results = sample_results()
+    whole = ratio_about(1.2, 0.03, 20)
+    evidence = Evidence(
+        e2e=whole,
+        throughput=whole,
+        total=whole,
+        by_category={"code": ratio_about(1.6, 0.1, 20, 2), "chat": ratio_about(0.7, 0.1, 20, 2)},
+        tpot_by_part={"category code": ratio_about(1.7, 0.1, 20, 2)},
+        concurrency=4,
+    )
+    loads = tuple(_judged(load, evidence) for load in results.loads[:2])
+    return replace(results, loads=loads, schedule=(), prediction=prediction_of(loads))
+
+
+def waits_less() -> Results:
+    """At every load: a category is faster because first tokens come sooner from a slower server."""
+    results = sample_results()
+    evidence = Evidence(
+        e2e=ratio_about(0.98, 0.06, 20),
+        throughput=ratio_about(0.91, 0.05, 20),
+        by_category={"code": ratio_about(1.2, 0.1, 20, 2), "chat": ratio_about(0.7, 0.1, 20, 2)},
+        tpot_by_part={"category code": ratio_about(1.0, 0.1, 20, 2)},
+        concurrency=16,
+        has_idle_slots=False,
+    )
+    loads = tuple(_judged(load, evidence) for load in results.loads)
+    return replace(results, loads=loads, schedule=(), prediction=prediction_of(loads))
+
+
+def on_where_nothing_was_measured() -> Results:
+    """At the second load there was no time; no schedule switches the settings there."""
+    results = sample_results()
+    first, second, _ = results.loads
+    late = replace(
+        second,
+        best=None,
+        verdict=None,
+        arms=tuple(
+            arm
+            if arm.state == states.BASELINE
+            else ArmResult(arm.name, arm.speculation, states.PREDICTED, predicted=arm.predicted)
+            for arm in second.arms
+        ),
+    )
+    loads = (first, late)
+    return replace(
+        results, loads=loads, main_load=first.name, schedule=(), is_complete=False,
+        prediction=prediction_of(loads),
+    )  # fmt: skip
+
+
 def loses() -> Results:
     """At every load, and n-grams are the best there is."""
     results = sample_results()
@@ -283,9 +336,17 @@ ODD: dict[str, Callable[[], Results]] = {
     for each in (
         one_load_failed, nothing_measured, all_inconclusive, no_acceptance, hostile_names,
         long_names, single_arm, forty_arms, wins_everywhere, wins_in_parts, loses,
-        another_proposer, out_of_time,
+        wins_but_for_a_part, waits_less, on_where_nothing_was_measured, another_proposer,
+        out_of_time,
     )
 }  # fmt: skip
+
+
+def _judged(load: LoadResult, evidence: Evidence) -> LoadResult:
+    """With this verdict on the judged arm; others lose."""
+    assert evidence.e2e is not None
+    arms = tuple(_measured_as(arm, load, evidence.e2e) for arm in load.arms)
+    return replace(load, verdict=decide(evidence), arms=arms)
 
 
 def _moved_to(load: LoadResult, name: str, concurrency: int) -> LoadResult:

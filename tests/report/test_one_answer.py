@@ -5,20 +5,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from html import unescape
 
+import pytest
 from hypothesis import given
 
+from outdraft.decide.evidence import Evidence
+from outdraft.decide.verdict import SHIP_FOR, decide
 from outdraft.report.page import page
 from outdraft.report.tables import best_line, tune_table
-from outdraft.speculation import scheduled_k
+from outdraft.speculation import OFF, Speculation, scheduled_k
+from outdraft.stats.ratios import Ratio
 from outdraft.tune.answer import Finding, LoadAnswer, RangeAnswer, Recommendation, answer_of
 from outdraft.tune.arm import proposer_name
 from outdraft.tune.files import own_config
 from outdraft.tune.results import FAILED, PREDICTED, Results, results_from_json
 from outdraft.tune.rivals import measured_higher, why_not_higher
 from outdraft.tune.wording import answer_json, details, does_text, headline, results_json
+from tests.report.sample_results import ratio_about, sample_results
 from tests.report.walked_results import walked
 
 # What people read on pages that said two things at once; none of it may come back.
@@ -62,14 +69,108 @@ def test_on_is_only_where_it_was_proven_and_where_the_settings_are_on(results: R
     for each in answer.loads:
         proven = each.load.pays_for_all and each.load.best_arm is not None
         assert proven or not each.is_on or each.finding is Finding.UNMEASURED
-        if each.is_on:
-            assert each.k == answer.settings.k_at(each.load.concurrency or 1)
-        elif answer.settings.schedule and each.load.concurrency is not None:
-            assert answer.settings.k_at(each.load.concurrency) == 0
     is_on = any(each.is_on for each in answer.measured)
     assert answer.is_on == is_on == (not answer.settings.is_off)
     everywhere = is_on and all(each.is_on for each in (*answer.measured, *answer.bands))
-    assert (answer.advice is Recommendation.ON) == everywhere
+    whole = (Recommendation.ON, Recommendation.ON_THOUGH)
+    assert (answer.advice in whole) == everywhere
+
+
+@given(walked())
+def test_what_is_said_of_a_load_is_what_the_written_settings_do_there(results: Results) -> None:
+    """Where nothing switches them, a sentence says at which loads they stay on."""
+    answer, told = answer_of(results), details(answer_of(results))
+    serve = tomllib.loads(own_config(results, answer.settings))["serve"]
+    written = OFF
+    if "speculative_config" in serve:
+        written = Speculation.from_mapping(json.loads(serve["speculative_config"]))
+    for each in answer.loads:
+        assert each.settings_k == written.k_at(each.load.concurrency or 1)
+        if each.is_on or not each.settings_k:
+            assert each.k == each.settings_k
+        else:
+            assert each.finding is not Finding.UNMEASURED
+            [said] = [sentence for sentence in told if "and stay on at " in sentence]
+            assert _names(said.partition(" stay on at ")[2], each) or " loads from " in said
+    unproven = [each for each in answer.loads if each.is_on and each.finding is Finding.UNMEASURED]
+    assert any("the settings are on there too" in each for each in told) == bool(unproven)
+    for each in unproven:
+        assert does_text(each).endswith("not measured")
+
+
+@given(walked())
+def test_on_for_all_is_never_said_of_a_mix_that_loses(results: Results) -> None:
+    answer, shown = answer_of(results), page(results)
+    for each in answer.loads:
+        if not each.is_on or each.load.best_arm is None:
+            continue
+        ratios = each.load.best_arm.ratios
+        assert (ratios["e2e"].low or 0) > 1.01
+        losing = [name for name in ("throughput", "total", "p99") if _loses(ratios, name)]
+        if each.load.concurrency in (None, 1):  # the times say it
+            losing = [name for name in losing if name != "throughput"]
+        assert not losing
+        verdict = each.load.verdict
+        assert verdict is not None
+        if verdict.decision == SHIP_FOR:
+            assert 'class="card part"' in shown
+            assert re.search(r" los(e|es) by it$", headline(answer)), headline(answer)
+            if each is answer.main and verdict.losers:
+                assert any(verdict.losers[0] in sentence for sentence in details(answer))
+
+
+@pytest.mark.parametrize("losing", ["throughput", "total", "p99"])
+def test_a_mix_that_gains_for_most_and_loses_as_a_whole_stays_off(losing: str) -> None:
+    """It was "turn it on: it pays" beside 1.08 end to end and 0.93 in throughput."""
+    ratios = dict.fromkeys(("throughput", "total", "p99"), ratio_about(1.05, 0.02, 20))
+    ratios[losing] = ratio_about(0.9, 0.03, 20)
+    gain, loss = ratio_about(1.6, 0.02, 20), ratio_about(0.7, 0.02, 20)
+    evidence = Evidence(
+        e2e=ratio_about(1.08, 0.03, 20),
+        **ratios,
+        by_category={"code": gain, "chat": loss},
+        tpot_by_part={"category code": gain},
+        concurrency=4,
+        has_idle_slots=False,
+    )
+    results = sample_results()
+    load = results.loads[1]
+    assert load.concurrency == 4
+    arms = tuple(
+        replace(arm, measured=evidence.e2e, ratios={"e2e": evidence.e2e, **ratios})
+        if arm.name == load.best and evidence.e2e is not None
+        else arm
+        for arm in load.arms
+    )
+    judged = replace(load, verdict=decide(evidence), arms=arms)
+    results = replace(results, loads=(judged,), schedule=())
+    answer = answer_of(results)
+    assert headline(answer) == (
+        "Turn it on for category code only, at 4 requests at a time; off for the mix"
+    )
+    assert "speculative_config" not in own_config(results, answer.settings)
+    assert 'class="card part"' in page(results)
+
+
+def _loses(ratios: Mapping[str, Ratio], name: str) -> bool:
+    high = ratios[name].high if name in ratios else None
+    return high is not None and high < 0.99
+
+
+@given(walked())
+def test_why_a_schedule_is_not_used_agrees_with_the_headline(results: Results) -> None:
+    answer = answer_of(results)
+    said = f"{headline(answer)} {answer.schedule_fault}"
+    assert not ("Not proven either way" in said and "it does not pay" in said)
+    finding = Finding.UNMEASURED if answer.main is None else answer.main.finding
+    assert ("it does not pay at the first" in said) <= (finding is Finding.LOSES)
+
+
+@given(walked())
+def test_every_speedup_in_text_has_an_interval_or_says_that_it_has_none(results: Results) -> None:
+    for said in (best_line(results), tune_table(results)):
+        for match in re.finditer(r"\d\.\d\dx(?= over off| \[)(.{0,4})", said):
+            assert match[1].startswith(" ["), said
 
 
 @given(walked())
@@ -102,13 +203,15 @@ def test_the_headline_names_the_range_in_which_it_is_on(results: Results) -> Non
         assert any(_names(on, each) for each in answer.measured if each.is_on)
         assert any(_names(off, each) for each in answer.measured if not each.is_on)
     elif answer.advice is not Recommendation.ON_FOR_PARTS:
-        assert said.startswith("Turn it on: it pays at ") == (answer.advice is Recommendation.ON)
+        whole = (Recommendation.ON, Recommendation.ON_THOUGH)
+        assert said.startswith("Turn it on: it pays at ") == (answer.advice in whole)
         assert said.endswith("leave it off") or said.startswith(("Leave it off", "Turn it on: "))
 
 
 def meaning(said: str) -> Callable[[int], bool]:
     """The numbers of running requests at which a headline says that it is on."""
     on, _, off = said.removeprefix("Turn it on ").partition("; off ")
+    off = off.partition("; ")[0]
     if found := re.fullmatch(r"up to (\d+) requests? at a time", on):
         assert off == "above"
         return lambda running: running <= int(found[1])
@@ -155,8 +258,18 @@ def test_the_place_of_a_switch_is_said_to_be_in_between(results: Results) -> Non
 @given(walked())
 def test_tables_and_strip_show_what_is_recommended_at_each_load(results: Results) -> None:
     answer, shown = answer_of(results), page(results)
-    strip = re.findall(r'<li class="(on|off)"><span class="at">.*?</span><b>(.*?)</b>', shown)
-    wanted = [("on" if each.is_on else "off", does_text(each)) for each in answer.loads]
+    strip = re.findall(
+        r'<li class="(on|off|unsure)"><span class="at">.*?</span><b>(.*?)</b>', shown
+    )
+    proven = {each.load.name for each in answer.measured}
+    states = {True: "on", False: "off"}
+    wanted = [
+        (
+            "unsure" if each.is_on and each.load.name not in proven else states[each.is_on],
+            does_text(each),
+        )
+        for each in answer.loads
+    ]
     assert strip == (wanted if len(wanted) > 1 else [])
     section = shown.partition('id="loads"')[2].partition("</section>")[0]
     rows = re.findall(r'<th class="short" scope="row">([^<]*)</th><td class="short"><b>(.*?)</b>',

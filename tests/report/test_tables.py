@@ -10,6 +10,7 @@ from outdraft.decide.evidence import AcceptanceSummary, Evidence
 from outdraft.decide.texts import Agreement
 from outdraft.decide.verdict import decide
 from outdraft.measure.summary import QuantileEstimate, Summary
+from outdraft.report.numbers import acceptance_cell
 from outdraft.report.tables import (
     bench_table,
     best_line,
@@ -110,6 +111,17 @@ def test_a_p99_of_few_requests_is_no_figure() -> None:
     table = bench_table(SUMMARY, {})
     assert "1,234" not in table
     assert "62 requests are too few for a P99: it needs 368" in table
+
+
+def test_an_acceptance_says_how_often_there_is_a_draft() -> None:
+    rare = AcceptanceSummary(0.71, length=3.0, share_drafted=0.23, num_requests=9)
+    said = "acceptance rate 0.71, drafts in 23 % of steps, length 3.00"
+    assert said in bench_table(replace(SUMMARY, acceptance=rare), {})
+    compared = Evidence(e2e=None, acceptance=rare)
+    said = "acceptance rate: 0.71, drafts in 23 % of steps"
+    assert said in compare_table(compared, decide(compared))
+    assert acceptance_cell(0.71, 0.23) == "0.71 in 23 %"
+    assert acceptance_cell(0.71, 0.97) == acceptance_cell(0.71, None) == "0.71"
 
 
 def test_acceptance_that_only_the_server_counted() -> None:

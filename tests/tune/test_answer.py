@@ -26,7 +26,7 @@ from outdraft.tune.results import (
 )
 from outdraft.tune.rivals import why_not_higher
 from outdraft.tune.schedule import schedule_of
-from outdraft.tune.wording import details, headline, loads_text
+from outdraft.tune.wording import details, headline, loads_text, speedup_text, why_text
 from tests.report.sample_results import ratio_about, sample_results
 
 EAGLE, SUFFIX = Speculation("eagle", k=5, draft="head"), Speculation("suffix", k=4)
@@ -43,7 +43,8 @@ def load(
     verdict = None
     if end is not None:
         decision = SHIP_FOR if end == WHOLE else end
-        verdict = Verdict(decision, ("category code",) if decision == SHIP_FOR else (), (), ())
+        parts = (("category code",), ("category chat",)) if decision == SHIP_FOR else ((), ())
+        verdict = Verdict(decision, parts[0], (), (), parts[1], end in (SHIP, WHOLE))
     else:
         arm = replace(arm, measured=None, ratios={}, state=PREDICTED)
     others = [ArmResult(name_of(each), each, PREDICTED, predicted=1.1)
@@ -73,7 +74,10 @@ def ended(*ends: str | None, sizes: tuple[int, ...] = (1, 4, 16)) -> Results:
         ((SHIP, DONT_SHIP), "Turn it on up to 2 requests at a time; off above"),
         ((SHIP, INCONCLUSIVE), "Turn it on up to 2 requests at a time; off above"),
         ((SHIP, SHIP_FOR), "Turn it on up to 2 requests at a time; off above"),
-        ((SHIP, WHOLE), "Turn it on: it pays at 1 and 4 requests at a time"),
+        ((SHIP, WHOLE),
+         "Turn it on: it pays at 1 and 4 requests at a time; category chat loses by it"),
+        ((WHOLE, DONT_SHIP),
+         "Turn it on up to 2 requests at a time; off above; category chat loses by it"),
         ((SHIP, None), "Turn it on: it pays at 1 request at a time"),
         ((SHIP,), "Turn it on: it pays at 1 request at a time"),
         ((SHIP, DONT_SHIP, SHIP),
@@ -131,8 +135,12 @@ def test_where_another_proposer_pays() -> None:
 def test_a_load_that_nothing_was_measured_at() -> None:
     results = ended(SHIP, None)
     assert answer_of(results).loads[1].finding is Finding.UNMEASURED
-    late = "There was no time to compare anything at 4 requests at a time."
+    late = (
+        "There was no time to compare anything at 4 requests at a time; the settings are on there "
+        "too."
+    )
     assert late in details(answer_of(results))
+    assert answer_of(results).loads[1].k == results.loads[0].arms[1].speculation.k
     off, *others = results.loads[1].arms
     failed = replace(results.loads[1], arms=(off, *(replace(arm, state=FAILED) for arm in others)))
     answer = answer_of(results_of(results.loads[0], failed))
@@ -170,7 +178,8 @@ def test_without_a_schedule_only_measured_loads_are_named() -> None:
     assert headline(answer) == "Turn it on up to 2 requests/s; off from 8 requests/s on"
     assert details(answer)[:2] == (
         "The switch lies between 2 and 8 requests/s: only these were measured.",
-        "The engine does not switch by itself: its settings are for 2 requests/s.",
+        "The engine does not switch by itself: its settings are for 2 requests/s, and stay on at "
+        "8 requests/s.",
     )
 
 
@@ -182,9 +191,10 @@ def test_a_schedule_that_is_not_to_be_used() -> None:
         ({"scheduled": (lost,)}, "it failed or lost at concurrency 4"),
         (
             {"schedule": ((1, 4, 5), (5, 4096, 0))},
-            "it is on with 4 running, where nothing was proven",
+            "it is on with 4 running, where it was not shown to pay",
         ),
         ({"schedule": ((1, 2, 0), (3, 4096, 0))}, "it is off everywhere"),
+        ({"schedule": ((1, 2, 0), (3, 4096, 5))}, "it is off at the first load, which pays"),
     ):
         changed = replace(results, **unused)
         assert recommended(changed) == EAGLE
@@ -197,10 +207,45 @@ def test_a_schedule_that_is_not_to_be_used() -> None:
 
 
 def test_an_engine_that_cannot_follow_a_schedule() -> None:
-    told = "The engine does not switch by itself: its settings are for 1 request at a time."
+    told = (
+        "The engine does not switch by itself: its settings are for 1 request at a time, and stay "
+        "on at 4 requests at a time."
+    )
     for has_schedule, is_told in ((None, False), (True, False), (False, True)):
         results = replace(ended(SHIP, DONT_SHIP), has_schedule=has_schedule)
         assert (told in details(answer_of(results))) == is_told
+
+
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [
+        (DONT_SHIP, "it does not pay"),
+        (INCONCLUSIVE, "nothing was proven"),
+        (SHIP_FOR, "only parts of the traffic win"),
+        (None, "nothing was measured"),
+    ],
+)
+def test_why_a_schedule_is_not_used_is_what_was_found(end: str | None, why: str) -> None:
+    """It said "does not pay" beside "Not proven either way"."""
+    results = replace(ended(end, SHIP), schedule=((1, 2, 0), (3, 4096, 5)))
+    told = f"There is a schedule, and it is not used: {why} at the first load."
+    assert told in details(answer_of(results))
+
+
+def test_parts_that_lose_are_named_where_it_is_on() -> None:
+    answer = answer_of(ended(SHIP, WHOLE))
+    assert answer.advice is Recommendation.ON_THOUGH
+    assert "At 4 requests at a time category chat loses by it." in details(answer)
+    assert [why_text(each) for each in answer.loads] == ["pays", "pays as a whole"]
+    main = answer_of(ended(WHOLE))
+    assert (
+        "This mix wins as a whole, the most with category code; category chat loses by it."
+    ) in details(main)
+    [only] = main.loads
+    assert only.load.verdict is not None
+    many = replace(only.load.verdict, losers=tuple(f"category {at}" for at in range(6)))
+    crowded = answer_of(results_of(replace(only.load, verdict=many)))
+    assert headline(crowded).endswith("; 6 parts of the traffic lose by it")
 
 
 def test_other_texts_are_not_called_slow() -> None:
@@ -217,9 +262,17 @@ def test_other_texts_are_not_called_slow() -> None:
 def test_the_words_for_loads() -> None:
     loads = [load(size, SHIP) for size in (1, 2, 4, 8, 16)]
     assert loads_text(loads[:1]) == "1 request at a time"
+    assert loads_text([load(1, SHIP, is_open=True)]) == "1 request/s"
+    assert loads_text([load(2, SHIP, is_open=True)]) == "2 requests/s"
     assert loads_text(loads[:3]) == "1, 2 and 4 requests at a time"
     assert loads_text(loads) == "5 loads from 1 to 16 requests at a time"
     assert loads_text([loads[0], load(2, SHIP, is_open=True)]) == "concurrency 1 and 2 requests/s"
+
+
+def test_a_speedup_without_an_interval_says_so() -> None:
+    assert speedup_text(ratio_about(3.98, 0.1, 4)) == "3.98x [no interval]"
+    assert speedup_text(ratio_about(2.0, 0.02, 9)) == "2.00x [1.96, 2.04]"
+    assert speedup_text(None) == "not measured"
 
 
 def test_why_a_higher_figure_is_not_chosen() -> None:

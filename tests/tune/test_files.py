@@ -148,12 +148,12 @@ def test_llamacpp_takes_the_file_as_it_is(tmp_path: Path) -> None:
     assert not (tmp_path / "vllm.sh").exists(), "nothing of an earlier run stays"
 
 
-def test_off_at_the_load_of_the_verdict_is_off(tmp_path: Path) -> None:
+def test_a_schedule_that_is_off_at_the_load_of_the_verdict_is_not_written(tmp_path: Path) -> None:
+    """No search makes one: the verdict says that it pays there."""
     results = replace(decided("SHIP"), schedule=((1, 2, 5), (3, 256, 0)))
     write_results(results, tmp_path)
-    text = (tmp_path / "llama-server.sh").read_text()
-    assert "--spec-type" not in text
-    assert "off is right for the load" in text
+    assert "--spec-draft-n-max 4" in (tmp_path / "llama-server.sh").read_text()
+    assert "schedule" not in (tmp_path / "outdraft.toml").read_text().splitlines()[-1]
 
 
 def test_a_rate_has_no_band_of_its_own(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from outdraft.decide.verdict import Verdict
 from outdraft.report.tables import best_line
+from outdraft.stats.ratios import Ratio
 from outdraft.tune.answer import answer_of
 from outdraft.tune.results import LoadResult, Results
 from outdraft.tune.wording import details
@@ -45,6 +46,29 @@ def main_of(results: Results) -> LoadResult:
 )
 def test_for_mixed_traffic(decision: str | None, whole: float, pays: bool) -> None:
     assert main_of(decided(decision, whole)).pays_for_all == pays
+
+
+@pytest.mark.parametrize(
+    ("changed", "pays"),
+    [
+        ({}, True),
+        ({"e2e": ratio_about(1.05, 0.045, 20)}, False),  # it may be no more than the margin
+        ({"throughput": ratio_about(0.93, 0.02, 20)}, False),
+        ({"p99": ratio_about(0.6, 0.05, 20)}, False),
+    ],
+)
+def test_a_verdict_of_before_pays_for_all_if_nothing_that_is_known_loses(
+    changed: dict[str, Ratio], pays: bool
+) -> None:
+    """It did not say whether the whole wins."""
+    load = main_of(decided("SHIP FOR"))
+    wins = dict.fromkeys(("e2e", "throughput", "p99"), ratio_about(1.5, 0.05, 20))
+    arms = tuple(replace(arm, ratios={**wins, **changed}) for arm in load.arms)
+    assert replace(load, arms=arms).pays_for_all == pays
+    verdict = load.verdict
+    assert verdict is not None
+    for told in (True, False):
+        assert replace(load, verdict=replace(verdict, whole_wins=told)).pays_for_all == told
 
 
 def test_the_line_says_where_to_route() -> None:

@@ -11,12 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
+from outdraft.decide.evidence import Evidence
 from outdraft.records import Record
 from outdraft.speculation import OFF, Speculation
 from outdraft.stats.ratios import Ratio
 from outdraft.tune.arm import Load, name_of
 from outdraft.tune.journal import Block
-from outdraft.tune.visits import mean_block, plan_visits, visit_variance, with_visits
+from outdraft.tune.visits import (
+    evidence_of_visits,
+    mean_block,
+    plan_visits,
+    visit_variance,
+    with_visits,
+)
 
 A, B = Speculation("ngram", k=3), Speculation("ngram", k=5)
 ONE, FOUR = Load(1), Load(4)
@@ -94,3 +101,14 @@ def test_it_covers_the_truth_as_often_as_it_says(of_requests: float, of_visit: f
         assert wider is not None
         covered += (wider.low or 0) <= 1 <= (wider.high or 0)
     assert covered / num > 0.935
+
+
+def test_what_visits_differ_by_is_in_every_ratio_of_the_evidence() -> None:
+    ratio = Ratio(1.2, 1.1, 1.3, 0.95, 100, 10)
+    parts = {"tpot_by_part": {"category code": ratio}, "by_category": {"code": ratio}}
+    wider = evidence_of_visits(Evidence(e2e=ratio, p99=ratio, **parts), 0.01)
+    for each in (wider.e2e, wider.by_category["code"], wider.tpot_by_part["category code"]):
+        assert each is not None
+        assert each.low is not None
+        assert each.low < 1.1
+    assert wider.p99 is None

@@ -56,8 +56,8 @@ _TEXTS = {
         "quantizing the draft costs more acceptance than its speed is worth; use more bits",
     ),
     "ceiling": (
-        "at least 1 with every draft token accepted; measured were {measured:.2f}, {share:.0%} of "
-        "that",
+        "at least 1; by time per token the speed is {measured:.2f} of the baseline's, with every "
+        "draft token accepted it would be {best:.2f}",
         "a round costs so much that even perfect drafts would lose; shorten the draft length",
     ),
     "break_even": (
@@ -223,7 +223,7 @@ def _cost(evidence: Evidence, limits: Thresholds) -> Iterator[Check]:
         yield _check("quantization", loss, loss > limits.quantization_loss, limits=limits)
     if cost is not None and evidence.tpot is not None:
         best, measured = cost.ceiling, evidence.tpot.estimate
-        words: dict[str, Any] = {"measured": measured, "share": measured / best}
+        words: dict[str, Any] = {"measured": measured, "best": best}
         yield _check("ceiling", best, best < 1, FAIL, **words)
     needed = None if cost is None else cost.break_even_rate
     if needed is not None and acceptance is not None:

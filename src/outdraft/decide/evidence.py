@@ -23,6 +23,7 @@ class AcceptanceSummary:
     per_position: tuple[float, ...] = ()  # of the rounds whose draft had that position
     length: float | None = None  # tokens emitted per round that proposed something
     num_requests: int = 0  # whose acceptance was reported
+    share_drafted: float | None = None  # of the steps: those that had a draft at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Evidence:
     total: Ratio | None = None  # of all requests' seconds; e2e is that of a typical request
     by_category: Mapping[str, Ratio] = field(default_factory=dict)
     by_temperature: Mapping[str, Ratio] = field(default_factory=dict)
+    tpot_by_part: Mapping[str, Ratio] = field(default_factory=dict)  # by the names of `parts`
     part_level: float = 0.95  # of the intervals of parts and of the P99
     acceptance: AcceptanceSummary | None = None
     mean_output_tokens: float | None = None
@@ -60,5 +62,10 @@ class Evidence:
     @property
     def parts(self) -> dict[str, Ratio]:
         """Of the traffic, by category and by temperature."""
-        kinds = {"category": self.by_category, "temperature": self.by_temperature}
-        return {f"{kind} {name}": part for kind in kinds for name, part in kinds[kind].items()}
+        return named_parts(self.by_category, self.by_temperature)
+
+
+def named_parts(categories: Mapping[str, Ratio], bands: Mapping[str, Ratio]) -> dict[str, Ratio]:
+    """By names that say the kind of a part: "category code", "temperature 0"."""
+    kinds = {"category": categories, "temperature": bands}
+    return {f"{kind} {name}": part for kind in kinds for name, part in kinds[kind].items()}

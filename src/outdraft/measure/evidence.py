@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from outdraft.acceptance import Acceptance
-from outdraft.decide.evidence import Evidence
+from outdraft.decide.evidence import Evidence, named_parts
 from outdraft.decide.texts import Agreement, Difference, first_difference
 from outdraft.goodput import RoundCost, round_cost_from_speedup
 from outdraft.measure.plateau import find_plateau, is_lead, tokens_per_s
@@ -71,10 +71,11 @@ def make_evidence(
     answered = [each for _, each in twins]
     return Evidence(
         **ratios,
-        by_category=_by_part(groupings[0], part_level),
-        by_temperature=_by_part(groupings[1], part_level),
+        by_category=_by_part("e2e", groupings[0], part_level),
+        by_temperature=_by_part("e2e", groupings[1], part_level),
+        tpot_by_part=named_parts(*(_by_part("tpot", parts, part_level) for parts in groupings)),
         part_level=part_level,
-        acceptance=acceptance_of(answered, counted),
+        acceptance=acceptance_of(answered, counted, written),
         mean_output_tokens=sum(tokens) / len(tokens) if tokens else None,
         temperatures=tuple(sorted({each.temperature for each in sent})),
         noise_floor=noise_floor,
@@ -197,17 +198,17 @@ def _band(record: Record) -> str:
     return temperature_band(record.temperature)
 
 
-def _by_part(parts: Mapping[str, Sequence[Twins]], level: float) -> dict[str, Ratio]:
-    """The end-to-end ratio of each part with enough pairs. A single part is the whole traffic
-    and gets none."""
+def _by_part(name: str, parts: Mapping[str, Sequence[Twins]], level: float) -> dict[str, Ratio]:
+    """One of RATIOS of each part with enough pairs. A single part is the whole traffic and gets
+    none."""
     if len(parts) < 2:
         return {}
     ratios = {
-        name: _ratio("e2e", _by_block(members), level)
-        for name, members in sorted(parts.items())
+        part: _ratio(name, _by_block(members), level)
+        for part, members in sorted(parts.items())
         if len(members) >= _MIN_PAIRS_PER_PART
     }
-    return {name: ratio for name, ratio in ratios.items() if ratio is not None}
+    return {part: ratio for part, ratio in ratios.items() if ratio is not None}
 
 
 def _ratio(name: str, blocks: Blocks, level: float, seed: int = 0) -> Ratio | None:

@@ -149,7 +149,9 @@ def write_comparison(path: Path, comparison: Comparison, *, is_same_server: bool
 
 def ratios_to_json(evidence: Evidence) -> dict[str, Any]:
     values = asdict(evidence)
-    return {name: values[name] for name in (*RATIOS, "by_category", "by_temperature")}
+    return {
+        name: values[name] for name in (*RATIOS, "by_category", "by_temperature", "tpot_by_part")
+    }
 
 
 def texts_to_json(evidence: Evidence) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from outdraft.decide.evidence import AcceptanceSummary
 from outdraft.durations import parse_duration
 from outdraft.errors import OptionError
 from outdraft.measure.plateau import counted_ns, find_plateau, is_lead, tokens_per_s
-from outdraft.observe import read_acceptance
+from outdraft.observe import Written, read_acceptance, read_written
 from outdraft.records import Record
 from outdraft.stats.percentiles import percentile, percentile_interval
 from outdraft.workload.temperatures import temperature_band
@@ -119,7 +119,9 @@ def summarize(
         tokens_per_s=tokens_per_s(records),
         goodput_per_s=None if met is None or not spent else met / spent,
         mean_output_tokens=_mean(tokens),
-        acceptance=acceptance_of(done, read_acceptance(server_metrics or {})),
+        acceptance=acceptance_of(
+            done, read_acceptance(server_metrics or {}), read_written(server_metrics or {})
+        ),
         num_lead=sum(map(is_lead, records)),
         plateau_s=None if plateau is None else plateau.seconds,
         offered_per_s=_pace(starts),
@@ -158,18 +160,28 @@ def _pace(due_ns: Sequence[int]) -> float | None:
 
 
 def acceptance_of(
-    records: Sequence[Record], counters: Acceptance | None = None
+    records: Sequence[Record],
+    counters: Acceptance | None = None,
+    written: Written | None = None,
 ) -> AcceptanceSummary | None:
     """From the counts that came with the answers. Without those, from the server's own counters,
-    which may include requests of others and cannot be split by category or temperature."""
+    which may include requests of others and cannot be split by category or temperature. `written`:
+    by the same counters, in how much text."""
     counted = [each for each in records if each.acceptance and each.acceptance.num_draft_tokens]
     total = Acceptance.total(each.acceptance for each in counted) if counted else counters
     if total is None or total.rate is None:
         return None
     rates = [each.acceptance.rate or 0.0 for each in counted if each.acceptance is not None]
     p10, p50, p90 = (percentile(rates, q) if rates else None for q in (0.10, 0.50, 0.90))
+    if counted:  # answers without a single draft are steps without one too
+        reported = [each for each in records if each.acceptance is not None]
+        num_tokens = sum(each.completion_tokens or 0 for each in reported)
+        written = Written(num_tokens, len(reported))
     return AcceptanceSummary(
         rate=total.rate,
+        share_drafted=None
+        if written is None
+        else total.share_drafted(written.num_tokens, written.num_texts),
         length=total.length,
         p10=p10,
         p50=p50,

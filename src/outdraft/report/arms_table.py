@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from outdraft.report.numbers import drafted_text, ratio_text
+from outdraft.report.numbers import drafted_text
 from outdraft.text_table import align_columns, wrap_lines
 from outdraft.tune.arm import short_names
 from outdraft.tune.results import ArmResult
+from outdraft.tune.wording import speedup_text
 
 _HEADS = ("", "predicted", "measured over off", "n", "acceptance", "tokens/s", "")
 _INDENT = " " * 4
@@ -45,7 +46,7 @@ def _lines(
         state = f"* {arm.fate}" if arm.name == recommended else arm.fate
         about = _about(arm) if has_about else ""
         predicted = "" if arm.predicted is None else f"{arm.predicted:.2f}x"
-        measured = "" if arm.measured is None else ratio_text(arm.measured)
+        measured = "" if arm.measured is None else speedup_text(arm.measured)
         if not has_predicted and not measured and predicted:
             measured = f"≈ {predicted}"
         rows.append((

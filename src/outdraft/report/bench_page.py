@@ -2,13 +2,22 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from outdraft.decide.evidence import AcceptanceSummary
 from outdraft.measure.bench import Bench, BenchLoad
 from outdraft.measure.summary import QuantileEstimate
 from outdraft.report.bench_tables import bench_notes
 from outdraft.report.distributions import time_panels
-from outdraft.report.layout import figure, lead, legend, nothing, panels, table
+from outdraft.report.layout import figure, lead, legend, nothing, panels, table, two_lines
 from outdraft.report.markup import Child, Markup, join, tag
-from outdraft.report.numbers import UNKNOWN, count_of, milliseconds, percent, rate, share
+from outdraft.report.numbers import (
+    UNKNOWN,
+    count_of,
+    drafted_text,
+    milliseconds,
+    percent,
+    rate,
+    share,
+)
 from outdraft.report.one_file import Part, one_file
 from outdraft.report.plot import Axis, Mark, Plot, labelled, named_ticks, ticks
 from outdraft.report.sections.run import facts
@@ -88,7 +97,9 @@ def _tiles(load: BenchLoad) -> Iterator[tuple[str, Child, str]]:
         yield "goodput", rate(summary.goodput_per_s), "requests a second within the SLO"
     if summary.acceptance is not None:
         length = summary.acceptance.length
+        drafted = drafted_text(summary.acceptance.share_drafted)
         small = "" if length is None else f"acceptance length {length:.2f}"
+        small = ", ".join(filter(None, (small, drafted)))
         yield "acceptance rate", share(summary.acceptance.rate), small
 
 
@@ -154,7 +165,7 @@ def _table(loads: Sequence[BenchLoad]) -> Markup:
         ]
         for times in (summary.ttft, summary.tpot, summary.e2e):
             cells += [_milliseconds(times, at) for at in (0, 1)]
-        rows.append([*cells, UNKNOWN if acceptance is None else share(acceptance.rate)])
+        rows.append([*cells, UNKNOWN if acceptance is None else _rate_of(acceptance)])
     return table(heads, rows, "figures by load, times in ms", {0: "short"})
 
 
@@ -188,7 +199,7 @@ def _turns(loads: Sequence[BenchLoad]) -> Markup:
 def _acceptance(loads: Sequence[BenchLoad]) -> Markup:
     found = [(each, each.summary.acceptance) for each in loads]
     rows = [
-        (load.name, share(each.rate), share(each.length), share(each.p10), share(each.p50),
+        (load.name, _rate_of(each), share(each.length), share(each.p10), share(each.p50),
          share(each.p90), count_of(each.num_requests))
         for load, each in found
         if each is not None
@@ -205,6 +216,10 @@ def _acceptance(loads: Sequence[BenchLoad]) -> Markup:
               "acceptance by load", {0: "short"}),
         parts,
     )  # fmt: skip
+
+
+def _rate_of(acceptance: AcceptanceSummary) -> Child:
+    return two_lines(share(acceptance.rate), drafted_text(acceptance.share_drafted))
 
 
 def _rates(kind: str, loads: Sequence[str], rates: Sequence[Mapping[str, float]]) -> Markup:

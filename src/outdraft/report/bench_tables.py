@@ -4,7 +4,7 @@ from collections import Counter
 
 from outdraft.measure.bench import Bench, BenchLoad
 from outdraft.measure.summary import QuantileEstimate, Summary
-from outdraft.report.numbers import UNKNOWN, milliseconds, rate
+from outdraft.report.numbers import UNKNOWN, acceptance_cell, milliseconds, rate
 from outdraft.report.tables import gpu_lines
 from outdraft.text_table import align_columns
 
@@ -23,7 +23,11 @@ def sweep_table(bench: Bench) -> str:
         heads.append("acceptance")
         for row, each in zip(rows, bench.loads, strict=True):
             acceptance = each.summary.acceptance
-            row.append(UNKNOWN if acceptance is None else f"{acceptance.rate:.2f}")
+            row.append(
+                UNKNOWN
+                if acceptance is None
+                else acceptance_cell(acceptance.rate, acceptance.share_drafted)
+            )
     lines = [align_columns([heads, *rows]), "times in ms; requests and tokens a second are those "
              "of the time in which all of the load ran"]  # fmt: skip
     for load in bench.loads:

@@ -12,7 +12,16 @@ from outdraft.records import Record
 from outdraft.report.distributions import time_panels
 from outdraft.report.layout import lead, nothing, speedup_tile, table
 from outdraft.report.markup import Child, Markup, join, tag
-from outdraft.report.numbers import interval, pairs, percent, plain, ratio_cells, share, times
+from outdraft.report.numbers import (
+    drafted_text,
+    interval,
+    pairs,
+    percent,
+    plain,
+    ratio_cells,
+    share,
+    times,
+)
 from outdraft.report.one_file import Part, one_file
 from outdraft.report.plot import WIDTH, Scale, labelled, ticks
 from outdraft.report.sections.run import facts
@@ -58,6 +67,7 @@ def _card(run: ComparedRun) -> Markup:
     verdict, evidence = run.verdict, run.evidence
     class_, sign, headline = _LOOKS[verdict.decision]
     parts = f": {', '.join(verdict.ship_for)}" if verdict.ship_for else ""
+    parts += f"; slower for {', '.join(verdict.losers)}" if verdict.losers else ""
     tiles = [
         tag("div", tag("dt", name), tag("dd", tag("b", value), tag("span", small)))
         for name, value, small in _tiles(evidence)
@@ -92,7 +102,9 @@ def _tiles(evidence: Evidence) -> Iterator[tuple[str, Child, str]]:
         if ratio is not None:
             yield f"speedup, {name}", speedup_tile(ratio), pairs(ratio)
     if evidence.acceptance is not None:
-        yield "acceptance rate", share(evidence.acceptance.rate), "of the candidate"
+        drafted = drafted_text(evidence.acceptance.share_drafted)
+        small = ", ".join(filter(None, ("of the candidate", drafted)))
+        yield "acceptance rate", share(evidence.acceptance.rate), small
 
 
 def _parts(run: ComparedRun) -> Iterator[Part]:

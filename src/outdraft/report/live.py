@@ -14,6 +14,7 @@ from rich.table import Table
 from outdraft.acceptance import Acceptance
 from outdraft.loadgen.load import Sink
 from outdraft.records import Record
+from outdraft.report.numbers import acceptance_cell
 
 _NUM_KEPT = 500  # newest requests, over which medians are taken
 
@@ -27,6 +28,8 @@ class Figures:
     ttft_ns: deque[float] = field(default_factory=lambda: deque(maxlen=_NUM_KEPT))
     tpot_ns: deque[float] = field(default_factory=lambda: deque(maxlen=_NUM_KEPT))
     acceptance: Acceptance = field(default_factory=Acceptance)
+    num_tokens: int = 0  # of the texts that it was reported of
+    num_texts: int = 0
 
     def add(self, record: Record) -> None:
         self.num_done += 1
@@ -38,14 +41,19 @@ class Figures:
                 times_ns.append(ns)
         if record.acceptance is not None:
             self.acceptance.add(record.acceptance)
+            self.num_tokens += record.completion_tokens or 0
+            self.num_texts += 1
 
     def cells(self) -> tuple[str, ...]:
         medians = [
             f"{median(times_ns) / 1e6:.1f}" if times_ns else "-"
             for times_ns in (self.ttft_ns, self.tpot_ns)
         ]
-        rate = "-" if self.acceptance.rate is None else f"{self.acceptance.rate:.2f}"
-        return str(self.num_done), str(self.num_failed), *medians, rate
+        rate, drafted = self.acceptance.rate, None
+        if rate is not None:
+            drafted = self.acceptance.share_drafted(self.num_tokens, self.num_texts)
+        shown = "-" if rate is None else acceptance_cell(rate, drafted)
+        return str(self.num_done), str(self.num_failed), *medians, shown
 
 
 @contextmanager

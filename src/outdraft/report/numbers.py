@@ -25,14 +25,6 @@ def interval(ratio: Ratio) -> str:
     return f"[{ratio.low:.2f}, {ratio.high:.2f}]"
 
 
-def ratio_text(ratio: Ratio | None) -> str:
-    """In plain text, e.g. "1.83x [1.69, 1.98]"."""
-    if ratio is None:
-        return "not measured"
-    interval = "" if ratio.low is None else f" [{ratio.low:.2f}, {ratio.high:.2f}]"
-    return f"{ratio.estimate:.2f}x{interval}"
-
-
 def ratio_cells(ratio: Ratio | None) -> tuple[str, str, str]:
     """Speedup, interval and pairs, each in a cell of its own."""
     if ratio is None:
@@ -74,6 +66,17 @@ def drafted_text(share_drafted: float | None) -> str:
     if not is_finite(share_drafted) or share_drafted >= _NEARLY_ALWAYS:
         return ""
     return f"drafts in {percent(share_drafted)} of steps".replace("\N{NO-BREAK SPACE}", " ")
+
+
+def acceptance_text(rate: float, share_drafted: float | None) -> str:
+    """In plain text, e.g. "0.71, drafts in 23 % of steps"."""
+    return ", ".join(filter(None, (f"{rate:.2f}", drafted_text(share_drafted))))
+
+
+def acceptance_cell(rate: float, share_drafted: float | None) -> str:
+    """The same for a narrow column, e.g. "0.71 in 23 %"."""
+    share = percent(share_drafted).replace("\N{NO-BREAK SPACE}", " ")
+    return f"{rate:.2f}{f' in {share}' if drafted_text(share_drafted) else ''}"
 
 
 def milliseconds(value: float) -> str:

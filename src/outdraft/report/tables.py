@@ -13,7 +13,7 @@ from outdraft.measure.running import RunningRequests
 from outdraft.measure.summary import FEWEST_FOR_TAIL, QuantileEstimate, Summary
 from outdraft.plan.findings import OK
 from outdraft.report.arms_table import arms_table
-from outdraft.report.numbers import drafted_text, milliseconds, percent, ratio_text
+from outdraft.report.numbers import acceptance_text, drafted_text, milliseconds, percent
 from outdraft.text_table import align_columns, wrap_lines
 from outdraft.tune.answer import LoadAnswer, answer_of
 from outdraft.tune.results import (
@@ -26,7 +26,7 @@ from outdraft.tune.results import (
     Results,
 )
 from outdraft.tune.rivals import why_not_higher
-from outdraft.tune.wording import details, does_text, headline, loads_text
+from outdraft.tune.wording import details, does_text, headline, loads_text, speedup_text
 
 _MOST_ARMS = 10  # of a load; the others are in the report
 _BY_COUNTERS = "by the server's counters: its answers do not report acceptance"
@@ -108,7 +108,8 @@ def compare_table(evidence: Evidence, verdict: Verdict) -> str:
     if evidence.texts is not None and not any(counts in each for each in verdict.reasons):
         lines.append(counts)
     if evidence.acceptance is not None:
-        lines.append(f"acceptance rate: {evidence.acceptance.rate:.2f}")
+        found = evidence.acceptance
+        lines.append(f"acceptance rate: {acceptance_text(found.rate, found.share_drafted)}")
         if not evidence.acceptance.num_requests:
             lines.append(f"  {_BY_COUNTERS}")
     warnings = [check for check in verdict.checks if check.state != OK]
@@ -156,7 +157,7 @@ def tune_table(results: Results, width: int | None = None) -> str:
         for each in results.scheduled:
             ratio, speedup = each.measured, f"failed ({each.reason})"
             if ratio is not None:
-                speedup = f"{ratio_text(ratio)} over off, n={ratio.num_pairs}"
+                speedup = f"{speedup_text(ratio)} over off, n={ratio.num_pairs}"
             lines.append(f"  the schedule at {each.load}: {speedup}")
     if sources := _acceptance_sources(results):
         lines.append(f"acceptance: {sources}")
@@ -173,7 +174,7 @@ def best_line(results: Results) -> str:
     said = headline(answer_of(results))
     words = ["best: off"]
     if load is not None and best is not None:
-        speedup = f"{ratio_text(best.measured)} over off at {loads_text([load])}"
+        speedup = f"{speedup_text(best.measured)} over off at {loads_text([load])}"
         if best.measured is None:
             known = best.predicted is not None
             speedup = f"{best.predicted:.2f}x predicted only" if known else "not measured"
@@ -226,7 +227,8 @@ def _acceptance(acceptance: AcceptanceSummary) -> Iterator[str]:
         "unknown" if value is None else f"{value:.2f}"
         for value in (acceptance.length, acceptance.p10, acceptance.p50, acceptance.p90)
     )
-    total = f"acceptance rate {acceptance.rate:.2f}, length {length}"
+    rate = acceptance_text(acceptance.rate, acceptance.share_drafted)
+    total = f"acceptance rate {rate}, length {length}"
     if acceptance.num_requests:
         spread = f"over requests P10 {p10}, P50 {p50}, P90 {p90}"
         yield f"{total}; {spread} (n={acceptance.num_requests})"

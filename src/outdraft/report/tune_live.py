@@ -9,7 +9,6 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 
 from outdraft.durations import format_duration
-from outdraft.report.numbers import ratio_text
 from outdraft.report.tune_view import (
     Moment,
     Starting,
@@ -22,6 +21,7 @@ from outdraft.tune.arm import SCHEDULE, name_of
 from outdraft.tune.journal import Block, Failure, Start
 from outdraft.tune.progress import TEXTS, Progress
 from outdraft.tune.starts import time_left
+from outdraft.tune.wording import speedup_text
 
 _PER_S = 2  # looks at the table; each takes time from the client that measures
 # Without a terminal, seconds: between two lines at least, until one that nothing happened, before
@@ -131,7 +131,9 @@ def _figures(progress: Progress, name: str) -> str:
     if figures is None or figures.tokens_per_s is None or progress.phase in (TEXTS, SCHEDULE):
         return ""
     words = f" {figures.tokens_per_s:.1f} tokens/s"
-    return words if figures.measured is None else f"{words}, {ratio_text(figures.measured)} of off"
+    return (
+        words if figures.measured is None else f"{words}, {speedup_text(figures.measured)} of off"
+    )
 
 
 @contextmanager

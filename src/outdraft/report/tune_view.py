@@ -10,19 +10,21 @@ from rich.table import Table
 from rich.text import Text
 
 from outdraft.durations import format_duration
-from outdraft.report.numbers import ratio_text
+from outdraft.report.numbers import acceptance_cell
 from outdraft.report.tables import decision_text
 from outdraft.speculation import OFF
 from outdraft.tune.arm import FINAL, SCHEDULE, name_of, proposer_name, short_names
 from outdraft.tune.progress import TEXTS, ArmFigures, Progress
 from outdraft.tune.race import Standing
 from outdraft.tune.results import LoadResult
+from outdraft.tune.wording import speedup_text
 
 _GAP = 2  # between columns
 _MOST_ROWS, _FEWEST_ROWS = 16, 5
 _AROUND = 6  # lines that are no arm
-# Columns are no narrower than this, so that the layout does not change with every figure.
-_WIDTHS = {"state": 22, "measured": len("1.83x [1.69, 1.98]"), "speedup": 18}
+# Columns are no narrower than this, so that the layout does not change with every figure: a
+# speedup without an interval is the longest.
+_WIDTHS = {"state": 22, "measured": 19, "speedup": 19}
 _ARM, _STATE = "arm", "state"
 _TITLES = {
     _ARM: "",
@@ -108,7 +110,7 @@ def finished_line(load: LoadResult) -> str:
     best = load.best_arm
     if best is None or load.verdict is None:
         return f"{load.name}: done, without a verdict"
-    return f"{load.name}: {best.name} {ratio_text(best.measured)} {decision_text(load.verdict)}"
+    return f"{load.name}: {best.name} {speedup_text(best.measured)} {decision_text(load.verdict)}"
 
 
 def starting_words(starting: Starting) -> str:
@@ -189,7 +191,7 @@ def _row(progress: Progress, moment: Moment, name: str) -> ArmRow:
     figures = progress.figures.get(name) or ArmFigures(name)
     predicted, measured = standing.predicted.get(name), figures.measured
     guess = "" if predicted is None else f"{predicted:.2f}x"
-    known = "" if measured is None else ratio_text(measured)
+    known = "" if measured is None else speedup_text(measured)
     return ArmRow(
         name,
         short_names(progress.arms).get(name, name),
@@ -199,7 +201,9 @@ def _row(progress: Progress, moment: Moment, name: str) -> ArmRow:
             "speedup": known or (f"≈ {guess}" if guess else ""),
             "requests": str(figures.num_requests or ""),
             "rate": "" if figures.tokens_per_s is None else f"{figures.tokens_per_s:.1f}",
-            "acceptance": "" if figures.acceptance is None else f"{figures.acceptance:.2f}",
+            "acceptance": ""
+            if figures.acceptance is None
+            else acceptance_cell(figures.acceptance, figures.share_drafted),
             _STATE: state_of(progress, name, moment),
         },
         is_now=progress.arm is not None and name == name_of(progress.arm),

@@ -28,10 +28,22 @@ class Finding(StrEnum):
     UNMEASURED = "not measured"
 
 
+# What keeps settings off at the load that they are for.
+_WITHOUT_WIN = {
+    Finding.WINS: "no arm is known",
+    Finding.PARTS: "only parts of the traffic win",
+    Finding.LOSES: "it does not pay",
+    Finding.OTHER_TEXTS: "it writes other texts",
+    Finding.UNCLEAR: "nothing was proven",
+    Finding.UNMEASURED: "nothing was measured",
+}
+
+
 class Recommendation(StrEnum):
     """What to do, in kinds."""
 
     ON = "on"  # at every load that was measured, and at all others
+    ON_THOUGH = "on, though parts of the traffic lose"
     ON_IN_RANGE = "on in a range of loads"
     ON_FOR_PARTS = "on for parts of the traffic"
     OFF = "off"
@@ -54,9 +66,12 @@ class WhyOff(StrEnum):
 class LoadAnswer:
     load: LoadResult
     finding: Finding
-    k: int  # the draft length that the recommended settings have here; 0: off
+    k: int  # the draft length that is recommended here; 0: off
     arm: str | None  # the name of the recommended arm, where it is on and was tried
     why_off: WhyOff = WhyOff.NO
+    # What the recommended settings have here. Where nothing switches them it may be on though off
+    # is recommended.
+    settings_k: int = 0
 
     @property
     def is_on(self) -> bool:
@@ -103,7 +118,14 @@ class RangeAnswer:
 
     @property
     def is_on(self) -> bool:
-        return self.advice in (Recommendation.ON, Recommendation.ON_IN_RANGE)
+        return not self.settings.is_off
+
+    @property
+    def losers(self) -> str:
+        """The parts of the traffic that lose where it is on, in words; empty without such."""
+        told = dict.fromkeys(each.load.losers for each in self.measured if each.is_on)
+        found = [each for each in told if each]
+        return found[0] if len(found) == 1 else "parts of the traffic lose by it" if found else ""
 
     @property
     def measured(self) -> tuple[LoadAnswer, ...]:
@@ -118,6 +140,7 @@ def answer_of(results: Results) -> RangeAnswer:
     loads = sorted(
         (_at_load(load, settings, results) for load in results.loads), key=lambda each: each.size
     )
+    loads = [replace(each, settings_k=settings.k_at(each.load.concurrency or 1)) for each in loads]
     main = next((each for each in loads if each.load is results.main), None)
     bands = _bands(settings.schedule)
     measured = [each for each in loads if each.finding is not Finding.UNMEASURED]
@@ -168,10 +191,13 @@ def schedule_fault(results: Results) -> str:
     load = results.main
     if not results.schedule:
         return ""
-    if load is None or load.best_arm is None or found_at(load) is not Finding.WINS:
-        return "the main load does not pay"
+    found = Finding.UNMEASURED if load is None else found_at(load)
+    if load is None or load.best_arm is None or found is not Finding.WINS:
+        return f"{_WITHOUT_WIN[found]} at the first load"
     if not any(k for _, _, k in results.schedule):
         return "it is off everywhere"
+    if not scheduled_k(results.schedule, load.concurrency or 1):
+        return "it is off at the first load, which pays"
     if lost := [each.load for each in results.scheduled if each.is_worse]:
         return f"it failed or lost at {', '.join(lost)}"
     best = load.best_arm.speculation
@@ -179,7 +205,7 @@ def schedule_fault(results: Results) -> str:
         running for running in _unproven(results, best) if scheduled_k(results.schedule, running)
     ]
     if unproven:
-        return f"it is on with {unproven[0]} running, where nothing was proven"
+        return f"it is on with {unproven[0]} running, where it was not shown to pay"
     return ""
 
 
@@ -201,9 +227,8 @@ def _pays(load: LoadResult, best: Speculation) -> bool:
 
 
 def _at_load(load: LoadResult, settings: Speculation, results: Results) -> LoadAnswer:
-    finding = found_at(load)
-    if finding is Finding.UNMEASURED and settings.schedule and load.concurrency is not None:
-        k = settings.k_at(load.concurrency)  # by its neighbours
+    finding, k = found_at(load), settings.k_at(load.concurrency or 1)
+    if finding is Finding.UNMEASURED:  # nothing speaks for or against what the settings have
         return LoadAnswer(load, finding, k, None, WhyOff.NO if k else WhyOff.FINDING)
     if finding is not Finding.WINS:
         return LoadAnswer(load, finding, 0, None, WhyOff.FINDING)
@@ -212,7 +237,6 @@ def _at_load(load: LoadResult, settings: Speculation, results: Results) -> LoadA
         return LoadAnswer(load, finding, 0, None, WhyOff.MAIN_LOAD)
     if main.best_arm is None or not _pays(load, main.best_arm.speculation):
         return LoadAnswer(load, finding, 0, None, WhyOff.PROPOSER)
-    k = settings.k_at(load.concurrency or 1)
     if not k:
         return LoadAnswer(load, finding, 0, None, WhyOff.SCHEDULE)
     arm = _arm_of(load, settings, k)
@@ -262,7 +286,10 @@ def _advice(
         return Recommendation.UNMEASURED if has_failed else Recommendation.OUT_OF_TIME
     if not settings.is_off:
         is_whole = all(each.is_on for each in measured) and all(each.is_on for each in bands)
-        return Recommendation.ON if is_whole else Recommendation.ON_IN_RANGE
+        if not is_whole:
+            return Recommendation.ON_IN_RANGE
+        has_losers = any(each.load.losers for each in measured)
+        return Recommendation.ON_THOUGH if has_losers else Recommendation.ON
     kinds = {Finding.PARTS: Recommendation.ON_FOR_PARTS, Finding.UNCLEAR: Recommendation.UNPROVEN}
     return kinds.get(main.finding, Recommendation.OFF)
 

@@ -154,7 +154,7 @@ def own_config(results: Results, speculation: Speculation) -> str:
             served[flag.name.lstrip("-").replace("-", "_")] = " ".join(flag.values) or True
     lines = [*comments(head), "[serve]", *_keys({"target": results.target} | served)]
     if speculation.is_off:
-        lines += ["# Nothing clearly pays for all of this traffic.", *_keys({"method": "off"})]
+        lines += ["# Speculation stays off.", *_keys({"method": "off"})]
     else:
         config = json.dumps(own_settings(speculation))
         lines.append("# The keys are outdraft's; vllm.sh has vLLM's.")

@@ -99,7 +99,7 @@ def _weighed(verdict: Verdict, objective: str, where: Zone) -> Verdict:
     if verdict.decision == INCONCLUSIVE or where is not contrary:
         return replace(verdict, reasons=(*verdict.reasons, objective))
     reason = f"{objective}, against requests end to end: choose by what was promised"
-    return replace(verdict, decision=INCONCLUSIVE, ship_for=(), reasons=(*verdict.reasons, reason))
+    return verdict.stopped(INCONCLUSIVE, (*verdict.reasons, reason))
 
 
 def _unquantized(

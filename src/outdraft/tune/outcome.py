@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from outdraft.acceptance import Acceptance
-from outdraft.measure.evidence import ratio_of, text_agreement
+from outdraft.measure.evidence import RATIOS, ratio_of, text_agreement
 from outdraft.measure.machine import describe_client
 from outdraft.measure.plateau import counted_ns
 from outdraft.measure.summary import acceptance_of, meets
@@ -47,7 +47,6 @@ from outdraft.tune.texts import floor_of, texts_part
 from outdraft.tune.visits import visited_off, with_visits
 from outdraft.workload.temperatures import temperature_band
 
-_RATIOS = ("e2e", "tpot", "ttft", "throughput", "p99")
 _CLOSE = 0.15  # a prediction within this is a good one
 _FEWEST = 5  # requests of a category for percentiles
 
@@ -244,7 +243,7 @@ def _arm_result(
         judged: Ratio | None = getattr(evidence, name)
         return judged
 
-    names = _RATIOS if records and state != states.BASELINE else ()
+    names = RATIOS if records and state != states.BASELINE else ()
     ratios = {name: found for name in names if (found := ratio(name)) is not None}
     acceptance, num_tokens, num_texts = count_drafts(blocks)
     is_reported = are_drafts_reported(blocks)
@@ -357,7 +356,6 @@ def _acceptance_result(arm: Speculation, blocks: Sequence[Block]) -> AcceptanceR
         if each.acceptance is not None and each.acceptance.rate is not None:
             by_band.setdefault(temperature_band(each.temperature), []).append(each)
             by_category.setdefault(each.category, []).append(each.acceptance.rate)
-    steps = counts.num_steps(num_tokens, num_texts)
     return AcceptanceResult(
         name=proposer_name(arm),
         k=arm.k,
@@ -370,7 +368,7 @@ def _acceptance_result(arm: Speculation, blocks: Sequence[Block]) -> AcceptanceR
         by_category={name: _percentiles(each) for name, each in sorted(by_category.items())},
         by_temperature=dict(whole.by_temperature),
         num_requests=whole.num_requests or len(records),
-        share_drafted=counts.num_drafts / steps if 0 < counts.num_drafts <= steps else None,
+        share_drafted=counts.share_drafted(num_tokens, num_texts),
         num_by_category={name: len(each) for name, each in sorted(by_category.items())},
         num_by_temperature={band: len(each) for band, each in sorted(by_band.items())},
         source=_source(is_reported=whole.num_requests > 0),

@@ -36,6 +36,7 @@ class ArmFigures:
     acceptance: float | None = None
     measured: Ratio | None = None  # over off
     start_s: float | None = None  # of the engine, where that was started here
+    share_drafted: float | None = None  # of its steps: those that had a draft at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,8 @@ def _figures(
 ) -> ArmFigures:
     done, spent_ns = done_records(blocks), sum(counted_ns(each.records) for each in blocks)
     num_tokens = sum(each.completion_tokens or 0 for each in done)
+    counts, written, num_texts = count_drafts(blocks)
+    is_drafting = bool(blocks) and not arm.is_off
     ratio = None
     if off:
         ratio = settings.rules.objective.ratio(valid_records(off), valid_records(blocks))
@@ -138,7 +141,8 @@ def _figures(
         proposer=proposer_name(arm),
         num_requests=len(done),
         tokens_per_s=num_tokens / spent_ns * 1e9 if spent_ns else None,
-        acceptance=count_drafts(blocks)[0].rate if blocks and not arm.is_off else None,
+        acceptance=counts.rate if is_drafting else None,
+        share_drafted=counts.share_drafted(written, num_texts) if is_drafting else None,
         measured=ratio,
         start_s=starts[-1] if starts else None,
     )

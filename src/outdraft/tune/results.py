@@ -8,13 +8,15 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from outdraft.acceptance import Acceptance
+from outdraft.decide.evidence import Evidence
 from outdraft.decide.texts import Agreement, TextFinding, judge_texts
-from outdraft.decide.verdict import SHIP, SHIP_FOR, Verdict
+from outdraft.decide.verdict import DEFAULT_MARGIN, SHIP, SHIP_FOR, Verdict, wins_as_a_whole
 from outdraft.errors import OptionError
 from outdraft.speculation import Speculation
 from outdraft.stats.ratios import Ratio
 
 SCHEMA = 1
+_MOST_NAMED = 4  # parts of the traffic; of more their number is said
 
 # What became of an arm under a load, in the order of tables.
 BASELINE = "baseline"  # off: what all others are measured against
@@ -45,7 +47,7 @@ class ArmResult:
     reason: str = ""  # why it was dropped, why it failed
     predicted: float | None = None  # speedup, from the first blocks and other arms' later ones
     measured: Ratio | None = None  # speedup in the objective
-    # e2e, tpot, ttft, throughput, p99: of the best arm those of its verdict, with their levels
+    # By their names in measure/evidence: of the best arm those of its verdict, with their levels
     ratios: Mapping[str, Ratio] = field(default_factory=dict)
     acceptance_rate: float | None = None
     acceptance_length: float | None = None
@@ -79,8 +81,7 @@ class ArmResult:
         """Of its steps, those that had a draft at all: n-grams and suffixes often find none."""
         if self.counts is None:
             return None
-        steps = self.counts.num_steps(self.num_tokens, self.num_texts)
-        return self.counts.num_drafts / steps if 0 < self.counts.num_drafts <= steps else None
+        return self.counts.share_drafted(self.num_tokens, self.num_texts)
 
     @property
     def speedup(self) -> float | None:
@@ -138,11 +139,36 @@ class LoadResult:
     def pays_for_all(self) -> bool:
         """Whether speculation may be on for everything that a server gets. Where only parts of the
         traffic win (SHIP FOR), the whole of it must win too."""
-        decision = None if self.verdict is None else self.verdict.decision
-        if decision != SHIP_FOR or self.best_arm is None:
-            return decision == SHIP
-        whole = self.best_arm.ratios.get("e2e")
-        return whole is not None and whole.low is not None and whole.low > 1
+        verdict = self.verdict
+        if verdict is None or verdict.decision != SHIP_FOR:
+            return verdict is not None and verdict.decision == SHIP
+        return self._won_before if verdict.whole_wins is None else verdict.whole_wins
+
+    @property
+    def _won_before(self) -> bool:
+        """The same of results of before, whose verdict does not say it."""
+        ratios = {} if self.best_arm is None else self.best_arm.ratios
+        whole = Evidence(
+            e2e=ratios.get("e2e"),
+            throughput=ratios.get("throughput"),
+            p99=ratios.get("p99"),
+            total=ratios.get("total"),
+            concurrency=self.concurrency,
+        )
+        return wins_as_a_whole(whole, DEFAULT_MARGIN)
+
+    @property
+    def losers(self) -> str:
+        """The parts that lose though the whole wins, in words; empty where there are none. Verdicts
+        of before do not name them."""
+        if self.verdict is None or self.verdict.decision != SHIP_FOR or not self.pays_for_all:
+            return ""
+        names = self.verdict.losers
+        if not names:
+            return "some of the traffic may lose by it"
+        if len(names) > _MOST_NAMED:
+            return f"{len(names)} parts of the traffic lose by it"
+        return f"{', '.join(names)} {'loses' if len(names) == 1 else 'lose'} by it"
 
     @property
     def routing_advice(self) -> str:
@@ -152,7 +178,7 @@ class LoadResult:
             return ""
         parts = ", ".join(self.verdict.ship_for)
         if self.pays_for_all:
-            return f"this mix wins as a whole, the most with {parts}; the rest may lose"
+            return f"this mix wins as a whole, the most with {parts}; {self.losers}"
         return f"route {parts} to a server with it; for mixed traffic it stays off"
 
 

@@ -139,7 +139,7 @@ def evidence_of_visits(evidence: Evidence, of_visits: float) -> Evidence:
         for name in ("e2e", "tpot", "ttft", "throughput", "total")
     }
     changed["p99"] = None  # means of two times have another tail
-    for name in ("by_category", "by_temperature"):
+    for name in ("by_category", "by_temperature", "tpot_by_part"):
         parts = getattr(evidence, name)
         changed[name] = {part: with_visits(each, of_visits) for part, each in parts.items()}
     return replace(evidence, **changed)

@@ -24,10 +24,11 @@ _MOST_NAMED = 4  # loads; of more the first and the last are named
 def headline(answer: RangeAnswer) -> str:
     """What to do, at which loads; without a full stop."""
     main, measured = answer.main, answer.measured
+    but = f"; {answer.losers}" if answer.losers else ""
     if answer.advice is Recommendation.ON_IN_RANGE:
-        return f"Turn it on {_range(answer)}"
-    if answer.advice is Recommendation.ON:
-        return f"Turn it on: it pays at {loads_text([each.load for each in measured])}"
+        return f"Turn it on {_range(answer)}{but}"
+    if answer.is_on:
+        return f"Turn it on: it pays at {loads_text([each.load for each in measured])}{but}"
     here = "" if main is None else f" at {loads_text([main.load])}"
     if answer.advice is Recommendation.ON_FOR_PARTS:
         return f"Turn it on for {joined(_parts(main))} only,{here}; off for the mix"
@@ -65,9 +66,10 @@ def details(answer: RangeAnswer) -> tuple[str, ...]:
 
 
 def does_text(answer: LoadAnswer) -> str:
-    """What the recommended settings do at a load."""
+    """What is recommended at a load."""
     if answer.is_on:
-        return f"on, k={answer.k}"
+        unsure = ", not measured" if answer.finding is Finding.UNMEASURED else ""
+        return f"on, k={answer.k}{unsure}"
     return "off for the mix" if answer.finding is Finding.PARTS else "off"
 
 
@@ -75,11 +77,13 @@ def why_text(answer: LoadAnswer) -> str:
     """What that comes from, in a few words."""
     words = {
         WhyOff.PROPOSER: "another proposer pays",
-        WhyOff.MAIN_LOAD: "pays here, not at the first load",
+        WhyOff.MAIN_LOAD: "pays here; the settings are for the first load",
         WhyOff.SCHEDULE: "by the schedule",
     }
     if answer.finding is Finding.WINS and answer.is_on:
-        return "pays"
+        return "pays as a whole" if answer.load.losers else "pays"
+    if answer.is_on:
+        return "the settings are on here too"
     return words.get(answer.why_off, answer.finding.value)
 
 
@@ -95,6 +99,7 @@ def answer_json(results: Results) -> dict[str, Any]:
                 "load": each.load.name,
                 "finding": each.finding.value,
                 "k": each.k,
+                "settings_k": each.settings_k,
                 "arm": each.arm,
                 "best": each.load.best,
                 "speedup": None if each.speedup is None else asdict(each.speedup),
@@ -121,17 +126,19 @@ def loads_text(loads: Sequence[LoadResult]) -> str:
         values = [f"{load.concurrency}" for load in loads]
         unit = _at_a_time(values[-1] if len(loads) == 1 else "")
     elif all(load.rate is not None for load in loads):
-        unit, values = " requests/s", [f"{load.rate:g}" for load in loads]
+        values = [f"{load.rate:g}" for load in loads]
+        unit = " request/s" if values == ["1"] else " requests/s"
     if len(values) > _MOST_NAMED:
         return f"{len(values)} loads from {values[0]} to {values[-1]}{unit}"
     return f"{joined(values)}{unit}"
 
 
 def speedup_text(ratio: Ratio | None) -> str:
+    """In plain text, e.g. "1.83x [1.69, 1.98]"."""
     if ratio is None:
         return "not measured"
-    interval = ", no interval" if ratio.low is None else f" [{ratio.low:.2f}, {ratio.high:.2f}]"
-    return f"{ratio.estimate:.2f}x{interval}"
+    interval = "no interval" if ratio.low is None else f"{ratio.low:.2f}, {ratio.high:.2f}"
+    return f"{ratio.estimate:.2f}x [{interval}]"
 
 
 def _range(answer: RangeAnswer) -> str:
@@ -186,7 +193,9 @@ def _about_switches(answer: RangeAnswer) -> Iterator[str]:
         yield f"The schedule switches after {joined(others)}; {where}."
     if answer.advice is Recommendation.ON_IN_RANGE and not (answer.bands and answer.has_schedule):
         main = loads_text([answer.main.load])
-        yield f"The engine does not switch by itself: its settings are for {main}."
+        off = [each.load for each in answer.loads if not each.is_on]
+        stay = f", and stay on at {loads_text(off)}" if off else ""
+        yield f"The engine does not switch by itself: its settings are for {main}{stay}."
 
 
 def _about_loads(answer: RangeAnswer) -> Iterator[str]:
@@ -204,11 +213,19 @@ def _about_loads(answer: RangeAnswer) -> Iterator[str]:
     ):
         if loads := [each.load for each in others if each.finding is finding]:
             yield words.format(loads=loads_text(loads))
-    unmeasured = [each.load for each in others if each.finding is Finding.UNMEASURED]
-    if failed := [each for each in unmeasured if all_failed(each)]:
-        yield f"Nothing could be measured at {loads_text(failed)}."
-    if late := [each for each in unmeasured if not all_failed(each)]:
-        yield f"There was no time to compare anything at {loads_text(late)}."
+    for is_on, but in ((False, ""), (True, "; the settings are on there too")):
+        unmeasured = [
+            each.load
+            for each in others
+            if each.finding is Finding.UNMEASURED and each.is_on == is_on
+        ]
+        if failed := [each for each in unmeasured if all_failed(each)]:
+            yield f"Nothing could be measured at {loads_text(failed)}{but}."
+        if late := [each for each in unmeasured if not all_failed(each)]:
+            yield f"There was no time to compare anything at {loads_text(late)}{but}."
+    for each in answer.loads:
+        if each.is_on and each.load.losers and each is not answer.main:
+            yield f"At {loads_text([each.load])} {each.load.losers}."
     for each in others:
         here = f"At {loads_text([each.load])}"
         pays = f"{each.load.best} pays, {speedup_text(each.speedup)}"
@@ -228,7 +245,7 @@ def _about_loads(answer: RangeAnswer) -> Iterator[str]:
 def _about_the_rest(answer: RangeAnswer) -> Iterator[str]:
     """What was not measured, a schedule that is not used, where to route parts of the traffic."""
     if answer.is_on:
-        lowest, highest = answer.loads[0], answer.loads[-1]
+        lowest, highest = answer.measured[0], answer.measured[-1]
         if lowest.is_on and lowest.load.concurrency != 1:
             yield f"Nothing below {loads_text([lowest.load])} was measured."
         if highest.is_on:

@@ -58,16 +58,21 @@ def test_a_part_of_the_traffic() -> None:
     main = results.main
     assert main is not None
     assert main.verdict is not None
-    verdict = replace(main.verdict, decision="SHIP FOR", ship_for=("category code",))
+    verdict = replace(
+        main.verdict, decision="SHIP FOR", ship_for=("category code",), losers=("category chat",)
+    )
     loads = tuple(replace(each, verdict=verdict) for each in results.loads)
     text = text_of(replace(results, loads=loads), ["vllm.sh"])
     assert "SHIP FOR at 4 requests at a time Turn it on" in text
-    assert "This mix wins as a whole, the most with category code; the rest may lose." in text
+    whole = "This mix wins as a whole, the most with category code; category chat loses by it."
+    assert whole in text
+    assert "off above; category chat loses by it" in text
+    everywhere = verdict_card(replace(results, loads=loads[1:2], schedule=()), [])
+    assert "Turn it on: it pays at 4 requests at a time; category chat loses by it" in everywhere
+    assert 'class="card part"' in everywhere, "not the card of a gain for all"
     assert "with speculation left off" not in text
     assert "Route the parts" not in text, "the files turn it on for all of it"
-    even = tuple(
-        replace(each, arms=tuple(replace(arm, ratios={}) for arm in each.arms)) for each in loads
-    )
+    even = tuple(replace(each, verdict=replace(verdict, whole_wins=False)) for each in loads)
     text = text_of(replace(results, loads=even), ["vllm.sh"])
     assert "with speculation left off: vllm.sh" in text, "the whole was not shown to win"
     only = "Turn it on for category code only, at 4 requests at a time; off for the mix"

@@ -22,7 +22,7 @@ from outdraft.report.numbers import (
 )
 from outdraft.report.tables import best_line
 from outdraft.stats.percentiles import percentile
-from outdraft.tune.answer import LoadAnswer, RangeAnswer, answer_of
+from outdraft.tune.answer import Finding, LoadAnswer, RangeAnswer, answer_of
 from outdraft.tune.files import carried_over, caveat
 from outdraft.tune.results import SOURCES, LoadResult, Results
 from outdraft.tune.wording import details, does_text, headline, loads_text, why_text
@@ -78,7 +78,7 @@ def _range(answer: RangeAnswer) -> list[Markup | None]:
             tag("b", does_text(each)),
             tag("span", why_text(each)),
             tag("span", *_speedup(each)) if each.speedup is not None else None,
-            class_="on" if each.is_on else "off",
+            class_=_class_of(each),
         )
         for each in answer.loads
     ]
@@ -87,6 +87,12 @@ def _range(answer: RangeAnswer) -> list[Markup | None]:
         tag("ol", steps, class_="steps") if len(steps) > 1 else None,
         tag("ul", told, class_="details") if told else None,
     ]
+
+
+def _class_of(answer: LoadAnswer) -> str:
+    if not answer.is_on:
+        return "off"
+    return "unsure" if answer.finding is Finding.UNMEASURED else "on"
 
 
 def _speedup(answer: LoadAnswer) -> list[str]:
