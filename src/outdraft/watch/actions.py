@@ -189,6 +189,24 @@ def next_deed(
     return deed if len(recent) < most_per_hour else None
 
 
+def must_wait(deeds: Deeds, wanted: Deed, fellows: Mapping[str, bool]) -> bool:
+    """One after the other, and the next when it helped: a deed that makes servers fail must not
+    reach all of them. `fellows`: others of the same engine and model → whether they wrote texts
+    since their deed. Where nothing could be compared, that they write has to do."""
+    for name, wrote in fellows.items():
+        deed = deeds.newest.get(name)
+        if deed is None or deed.state in (DeedState.HELPED, DeedState.GONE):
+            continue
+        if deed.state in _OPEN:
+            return True
+        is_barred = deeds.barred.get(f"{name} {wanted.words}", 0.0) > wanted.at
+        if deed.state is DeedState.BACK and deed.words == wanted.words and is_barred:
+            return True
+        if not wrote and wanted.at - deed.at < _BARRED_S:
+            return True
+    return False
+
+
 def is_undone(deed: Deed, last: Reading | None, parts: Sequence[Benefit]) -> bool:
     """Our server drafts although it was turned off: limits do not outlive it. `parts`: of its
     traffic, as they are now."""

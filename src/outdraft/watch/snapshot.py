@@ -97,9 +97,10 @@ class Snapshot:
 
     @property
     def says_keep(self) -> bool:
-        """Nobody is advised to change anything."""
-        views = (self.fleet, *self.replicas)
-        return all(view.advice is None or view.advice.action is Action.KEEP for view in views)
+        """Nobody that is still watched is advised to change anything."""
+        views = [view for view in self.replicas if view.state is not ReplicaState.GONE]
+        every = (view.advice for view in (self.fleet, *views))
+        return all(advice is None or advice.action is Action.KEEP for advice in every)
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
