@@ -17,7 +17,7 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 Page = dict[str, float]  # 'name' or 'name{position="0"}' → value, summed over all other labels
 
 _KEPT_LABELS = frozenset(
-    ("position", "k", "finished_reason", "temperature", "tokens", "le", "side", "running")
+    ("position", "k", "finished_reason", "method", "temperature", "tokens", "le", "side", "running")
 )
 _MODEL = 'served_model{model_name="'  # of a page's models, which no name of an engine is
 _MAX_MODELS, _MAX_MODEL_CHARS = 8, 200

@@ -81,6 +81,11 @@ class History:
         return self.last is not None and self.last.is_stopped
 
     @property
+    def drafts_as_it_pays(self) -> bool:
+        """Whether to draft, and how far, is chosen in each round."""
+        return self.last is not None and self.last.method == "auto"
+
+    @property
     def speculates(self) -> bool:
         """Also of one that was just restarted and wrote nothing yet: some engines have counters of
         drafts from their first text on."""

@@ -84,6 +84,15 @@ class ReplicaView:
     parts: tuple[Benefit, ...] = ()  # the benefit of parts of the traffic, where known
     alarms: tuple[Alarm, ...] = ()
     advice: Advice | None = None
+    method: str | None = None  # that it speculates with, where it says so
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """How the webhook does."""
+
+    problem: str = ""  # of the last try; empty: it was taken
+    num_lost: int = 0  # events that were given up
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +103,7 @@ class Snapshot:
     replicas: tuple[ReplicaView, ...]
     fleet: ReplicaView
     notices: tuple[Notice, ...] = ()  # the last ones, oldest first
+    posting: Posting | None = None  # None: there is no webhook
 
     @property
     def says_keep(self) -> bool:

@@ -5,7 +5,6 @@ The clock, the readings and the doing are passed in, so that a replay runs as th
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -13,23 +12,23 @@ from pathlib import Path
 
 from outdraft.observe.reading import Growth, Reading
 from outdraft.watch.actions import (
+    OFF_ACTIONS,
     TO_DO,
     Deed,
     DeedState,
-    Speed,
     is_undone,
     judged,
     must_wait,
     next_deed,
 )
 from outdraft.watch.advice import AdviceRules, AdviceState, Seen, advise
-from outdraft.watch.alarms import Past, Rows, find_alarms, stand
-from outdraft.watch.alarms.robust import token_pace
+from outdraft.watch.alarms import find_alarms, stand
 from outdraft.watch.benefit.costs import Costs
 from outdraft.watch.events import Events, Told
 from outdraft.watch.findings import FLEET, Action, Advice, Alarm, Notice
-from outdraft.watch.history import MINUTES_S, TENS_S, Histories, History
+from outdraft.watch.history import TENS_S, Histories, History
 from outdraft.watch.history_json import HistoryWriter, history_from_json
+from outdraft.watch.pasts import SPEED_MINUTES, Pasts
 from outdraft.watch.presence import Presence
 from outdraft.watch.scraper import Unreadable
 from outdraft.watch.snapshot import ReplicaState, ReplicaView, Snapshot, window_figures
@@ -51,8 +50,7 @@ from outdraft.watch.state import (
 )
 from outdraft.watch.weighing import Weighing, Worth, kind_of
 
-_SPEED_MINUTES = 3  # over which a speed is measured at least, before and after a deed
-_SHORTEST_S = 60.0 * (_SPEED_MINUTES + 2)  # that has room for so many whole minutes
+_SHORTEST_S = 60.0 * (SPEED_MINUTES + 2)  # that has room for so many whole minutes
 _SETTLES_S = 60.0
 _SHOWN = 50  # notices in a snapshot
 BENEFITS_APART_S = 600.0  # that are kept, as far apart as the coarsest part of a history
@@ -97,7 +95,7 @@ class Watch:
             )
             self._benefits.extend(load_benefits(state))
         self._presence = Presence(self.histories, self.events.recent)
-        self._rows: dict[str, tuple[Rows, Rows]] = {}
+        self._pasts = Pasts()
         self._weighing = Weighing(rules.window_s, rules.weigh_every_s, costs)
         self._writers: dict[str, HistoryWriter] = {}
         self._right_since: dict[str, float] = {}  # what stands, also before it stood
@@ -162,9 +160,12 @@ class Watch:
         if not ends or max(ends) <= self._alarms_at:
             return
         self._alarms_at = max(ends)
-        pasts = {name: self._past(name, history) for name, history in present.items()}
-        found = find_alarms(pasts, self._alarms_at)
-        self._rows = {name: self._rows[name] for name in present}
+        off = {
+            name
+            for name, each in self.state.advice.items()
+            if each.standing is not None and each.standing.action in OFF_ACTIONS
+        }
+        found = find_alarms(self._pasts.of(present, off), self._alarms_at)
         standings, raised, ended = stand(self.state.standings, found, now, present)
         for alarm in raised:
             self._tell(Notice(now, ALARM, alarm.replica, _words(alarm), asdict(alarm)))
@@ -178,19 +179,6 @@ class Watch:
         last = self._benefits[-1].at if self._benefits else 0.0
         if found is not None and now - last >= BENEFITS_APART_S:
             self._benefits.append(PastBenefit(now, found.estimate, found.low, found.high))
-
-    def _past(self, name: str, history: History) -> Past:
-        minutes, tens = self._rows.get(name) or (Rows.of(()), Rows.of(()))
-        minutes = minutes.extended(history.minutes, MINUTES_S)
-        tens = tens.extended(history.tens, TENS_S)
-        self._rows[name] = minutes, tens
-        advised = self.state.advice.get(name)
-        standing = None if advised is None else advised.standing
-        is_off = standing is not None and standing.action in (Action.TURN_OFF, Action.TURN_OFF_FOR)
-        is_off = is_off or history.is_stopped
-        last = history.last
-        engine, model = (None, None) if last is None else (last.engine, last.model)
-        return Past(minutes, tens, tuple(history.changes), model, is_off, engine)
 
     def _advise(
         self,
@@ -268,7 +256,9 @@ class Watch:
         if now - since < self.rules.advice.dwell_s:
             return  # the first advice stands sooner than that
         # Not of the time in which another advice was right: that was another traffic.
-        speed = self._speed(name, max(since, now - max(self.rules.window_s, _SHORTEST_S)), now)
+        speed = self._pasts.speed(
+            name, max(since, now - max(self.rules.window_s, _SHORTEST_S)), now
+        )
         if speed is None:
             return  # nobody could say later whether it helped
         most = self.rules.most_deeds_per_hour
@@ -286,18 +276,14 @@ class Watch:
         """Others of its engine and model that something was done to → whether they wrote texts
         since, or are none of ours any more."""
         kind = kind_of(self.histories[name])
-        found: dict[str, bool] = {}
-        for other, deed in self.state.deeds.newest.items():
-            if other != name and other in self.histories and kind_of(self.histories[other]) == kind:
-                since = deed.at + _SETTLES_S
-                rows = (
-                    self._rows[other][0].between(since, math.inf) if other in self._rows else None
-                )
-                found[other] = rows is None or rows.sum("tokens") > 0
-        return found
+        return {
+            other: self._pasts.wrote_since(other, deed.at + _SETTLES_S)
+            for other, deed in self.state.deeds.newest.items()
+            if other != name and other in self.histories and kind_of(self.histories[other]) == kind
+        }
 
     def _judge(self, deed: Deed, now: float) -> None:
-        speed = self._speed(deed.replica, deed.at + _SETTLES_S, now)
+        speed = self._pasts.speed(deed.replica, deed.at + _SETTLES_S, now)
         worth = self._worth_of(deed.replica)
         part = "" if deed.benefit is None else deed.benefit.part
         benefit = next((each for each in worth.parts if each.part == part), None)
@@ -329,13 +315,6 @@ class Watch:
 
     def _worth_of(self, name: str) -> Worth:
         return self._weighing.worth.get(name, Worth())
-
-    def _speed(self, name: str, start: float, end: float) -> Speed | None:
-        rows = self._rows[name][0].between(start, end) if name in self._rows else Rows.of(())
-        pace = token_pace(rows)
-        if pace is None or len(rows) < _SPEED_MINUTES:
-            return None
-        return Speed(pace.seconds, pace.error, pace.running)
 
     def _tell(self, notice: Notice) -> None:
         """On the disk first, then in the state."""
@@ -398,6 +377,7 @@ class Watch:
             worth.parts,
             self.state.standings.of(name),
             None if advised is None else advised.standing,
+            None if last is None else last.method,
         )
 
 

@@ -78,9 +78,10 @@ def weigh(
     """By replica that speculates, and of all of them; None: everybody's."""
     speculating, plain = _sides(histories)
     asked = {*speculating, FLEET} if names is None else {*names}
-    tables = {name: costs or costs_of(each) for name, each in speculating.items()}
     found = {
-        name: _worth({name: history}, _alike(plain, history), window_s, now, tables[name])
+        name: _worth(
+            {name: history}, _alike(plain, history), window_s, now, costs_for(history, costs)
+        )
         for name, history in speculating.items()
         if name in asked or (len(speculating) == 1 and FLEET in asked)
     }
@@ -91,10 +92,23 @@ def weigh(
     first, *others = speculating.values()
     if any(kind_of(each) != kind_of(first) for each in others):
         return {**found, FLEET: Worth()}  # several models have no common benefit
-    of_all = costs or next((table for table in tables.values() if table is not None), None)
     drafting = {name: each for name, each in speculating.items() if not each.is_stopped}
     together = drafting or speculating
+    tables = [costs_for(each, costs) for each in together.values()]
+    is_for_all = all(table is costs for table in tables)
+    of_all = costs if is_for_all else next(table for table in tables if table is not costs)
     return {**found, FLEET: _worth(together, _alike(plain, first), window_s, now, of_all)}
+
+
+def costs_for(history: History, baseline: Costs | None) -> Costs | None:
+    """Those of a baseline, or the server's own where that was measured with another method."""
+    method = None if history.last is None else history.last.method
+    return baseline if is_measured_with(baseline, method) else costs_of(history)
+
+
+def is_measured_with(costs: Costs | None, method: str | None) -> bool:
+    """Of a method that is not known, as of other engines, it is taken to be so."""
+    return costs is not None and method in (None, costs.method)
 
 
 def costs_of(history: History) -> Costs | None:
@@ -169,8 +183,10 @@ def _of_stretch(
         Source.CANARY: lambda: canary_by_part(own),
         Source.COSTS: tuple,
     }
+    chooses_k = any(each.drafts_as_it_pays for each in speculating.values())
     parts = () if benefit is None else by_part[benefit.source]()
-    return Worth(benefit, parts, {} if costs is None else benefit_at_k(costs, own))
+    by_k = {} if costs is None or chooses_k else benefit_at_k(costs, own)
+    return Worth(benefit, parts, by_k)
 
 
 def _stretches(histories: Mapping[str, History], since: float, *, speculates: bool) -> Fleet:
