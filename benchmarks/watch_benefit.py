@@ -3,9 +3,10 @@
     python benchmarks/watch_benefit.py [--baseline tune-out] [--trials 1,2,5]
 
 Servers with the real model: without speculation, and with `--canary-share 0.02` the shipped head,
-n-grams, and method auto, which chooses between both and none in every round. In every trial the traffic makes speculation pay more or less:
-prompts, temperature, requests at a time. `compare` sends requests to the plain and the speculating
-server in alternating blocks, to the end, while both are looked at every second. From the looks
+n-grams, and method auto, which chooses between both and none in every round. In every trial the
+traffic makes speculation pay more or less: prompts, temperature, requests at a time. `compare`
+sends requests to the plain and the speculating server in alternating blocks, to the end, while both
+are looked at every second. From the looks
 follow (a) the plain server as the control, (b) the canary, (c) tune's costs with live acceptance,
 (s) the same with the costs that the server measured at its start.
 "agrees": the two intervals overlap. The last column is compare's records again, as seconds over all

@@ -378,3 +378,7 @@ def test_a_server_of_ours_says_how_it_proposes() -> None:
     assert reading_of(page, 0.0).method == "auto"
     assert reading_of("outdraft:step_seconds 1\n", 0.0).method is None
     assert from_json(to_json(reading_of(page, 0.0))).method == "auto"
+    drafts = 'vllm:spec_decode_num_draft_tokens_total{engine="0",method="eagle"} 5\n'
+    counted = reading_of(drafts, 0.0).acceptance
+    assert counted is not None
+    assert counted.num_draft_tokens == 5

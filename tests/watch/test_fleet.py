@@ -57,7 +57,7 @@ def test_advice_that_was_followed_ends(names: str) -> None:
         server.restart(room.now)
     watch.told.clear()
     snapshot = room.watch_for(watch, 60)
-    assert snapshot.fleet.advice is None
+    assert (snapshot.fleet.advice, snapshot.fleet.speculates) == (None, False)
     assert all(view.advice is None for view in snapshot.replicas)
     told = [each.notice for each in watch.told if each.notice.kind.startswith("advice")]
     text = "TURN OFF was followed: there is no speculation any more"

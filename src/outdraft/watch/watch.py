@@ -354,6 +354,9 @@ class Watch:
             for name in self._presence.states
         ]
         fleet = self._view(FLEET, ReplicaState.UP, Growth.together(windows.values()))
+        drafting = [view.speculates for view in views if view.state is ReplicaState.UP]
+        if drafting and None not in drafting:
+            fleet = replace(fleet, speculates=any(drafting))
         num_up = sum(isinstance(each, Reading) for each in found.values())
         if not num_up:
             fleet = replace(fleet, state=ReplicaState.DOWN if found else ReplicaState.NEW)

@@ -1,5 +1,5 @@
 """What speculation is worth to each replica, and to all of them together, from their histories.
-Pure: which stretch of time is asked about, and of which source."""
+Pure but for whose turn it is: which stretch of time is asked about, and of which source."""
 
 from __future__ import annotations
 
