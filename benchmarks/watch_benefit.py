@@ -2,10 +2,11 @@
 
     python benchmarks/watch_benefit.py [--baseline tune-out] [--trials 1,2,5]
 
-Three servers with the real model: without speculation, with the shipped head and with n-grams, the
-last two with `--canary-share 0.02`. In every trial the traffic makes speculation pay more or less:
-prompts, temperature, requests at a time. `compare` sends requests to the plain and the speculating
-server in alternating blocks, to the end, while both are looked at every second. From the looks
+Servers with the real model: without speculation, and with `--canary-share 0.02` the shipped head,
+n-grams, and method auto, which chooses between both and none in every round. In every trial the
+traffic makes speculation pay more or less: prompts, temperature, requests at a time. `compare`
+sends requests to the plain and the speculating server in alternating blocks, to the end, while both
+are looked at every second. From the looks
 follow (a) the plain server as the control, (b) the canary, (c) tune's costs with live acceptance,
 (s) the same with the costs that the server measured at its start.
 "agrees": the two intervals overlap. The last column is compare's records again, as seconds over all
@@ -40,13 +41,18 @@ from outdraft.watch.benefit.predicted import costs_benefit
 from outdraft.watch.findings import Benefit
 from outdraft.workload.sets import choose_prompts
 
-EAGLE = ("--method", "eagle", "--draft", "smollm2-135m-eagle", "--draft-quantization", "int8")
+HEAD = ("--draft", "smollm2-135m-eagle", "--draft-quantization", "int8")
 SERVERS = {
     "off": ("--method", "off"),
-    "eagle": (*EAGLE, "--k", "5", "--canary-share", "0.02"),
+    "eagle": ("--method", "eagle", *HEAD, "--k", "5", "--canary-share", "0.02"),
     "ngram": ("--method", "ngram", "--k", "8", "--canary-share", "0.02"),
+    "auto": ("--method", "auto", *HEAD, "--canary-share", "0.02"),
 }
-PROPOSERS = {"eagle": "eagle smollm2-135m-eagle int8", "ngram": "ngram"}
+PROPOSERS = {
+    "eagle": "eagle smollm2-135m-eagle int8",
+    "ngram": "ngram",
+    "auto": "auto smollm2-135m-eagle int8",
+}
 SHARED = ("--enable-forget", "--max-num-waiting", "64")
 EVERY_S = 1.0
 
@@ -74,6 +80,8 @@ TRIALS = (
     Trial("n-grams, chat, 4 at a time", "ngram", 4, 5, 10, categories=("chat",)),
     Trial("eagle, temperature 1.5, 4 at a time", "eagle", 4, 5, 10, temperature=1.5),
     Trial("eagle, 7 at a time", "eagle", 7, 5, 14),
+    Trial("auto, all prompts", "auto", 1, 6, 4),
+    Trial("auto, temperature 1.5, 4 at a time", "auto", 4, 5, 10, temperature=1.5),
 )
 
 

@@ -7,8 +7,9 @@ day of looks.
 Pages are those of vLLM 0.32.0 (`tests/observe/vllm_0_32.txt`), 434 samples of 634 lines for each of
 `--engines` engines, with counters that grow; another process serves them. The watch is a process of
 its own with two days of histories in its state, a page that is asked for at every look and metrics
-that are asked for every 15 s. No benefit is clear, which costs most. CPU is the time that the
-process had, not that of the clock: others may use the machine.
+that are asked for every 15 s. No benefit is clear, which costs most, and 1 to 8 requests run at a
+time, by replica and minute: each load is weighed. CPU is the time that the process had, not that of
+the clock: others may use the machine.
 """
 
 import argparse
@@ -38,10 +39,16 @@ INTERVAL_S = 5.0
 _METRICS_EVERY = 3  # looks
 _WARM_UP_S = 20.0
 _MIB = 1 << 20
+_RUNNING = 123454321.0  # stands for the load on a page that several replicas share
+
+
+def running_at(number: int, seconds: float) -> int:
+    """Requests at a time on one of the replicas."""
+    return 1 + (3 * number + int(seconds // 60)) % 8
 
 
 class GrowingPage:
-    """A server's page, whose counters grow with time and whose gauges stay."""
+    """A server's page, whose counters grow with time. Of its gauges only the load changes."""
 
     def __init__(self, engines: int, *, speculates: bool = True) -> None:
         self._lines: list[tuple[str, float, float]] = []  # beginning, value, growth a second
@@ -55,7 +62,7 @@ class GrowingPage:
             name = series.partition("{")[0]
             # It was idle when it was recorded, and all its drafts had been right.
             value = float(written) * (0.6 if "_accepted_tokens" in name else 1.0)
-            value = 4.0 if name == "vllm:num_requests_running" else value
+            value = _RUNNING if name == "vllm:num_requests_running" else value
             counts = name.endswith(("_total", "_sum", "_count", "_bucket"))
             rate = value / 10 if counts else 0.0
             for engine in range(engines if 'engine="0"' in series else 1):
@@ -81,11 +88,14 @@ async def serve(engines: int, num_plain: int) -> None:
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        is_plain = int(head.split(b"/", 2)[1]) < num_plain
+        number = int(head.split(b"/", 2)[1])
+        is_plain = number < num_plain
         second = int(time.monotonic() - start)
         if rendered.get(is_plain, (-1, b""))[0] != second:
             rendered[is_plain] = second, pages[is_plain].at(DAYS_S + second).encode()
-        body = b'{"version": "0.32.0"}' if b"/version " in head else rendered[is_plain][1]
+        load = str(running_at(number, DAYS_S + second)).encode()
+        body = rendered[is_plain][1].replace(str(_RUNNING).encode(), load)
+        body = b'{"version": "0.32.0"}' if b"/version " in head else body
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         await writer.drain()
         writer.close()
@@ -102,17 +112,19 @@ class Past:
         urls = [f"{url or 'http://a'}/{number}/metrics" for number in range(num_replicas)]
         self.urls = urls
         self._names = [each.name for each in name_replicas(urls)]
-        self._num_plain = num_plain
+        self._num_plain, self._engines = num_plain, engines
         self._pages = GrowingPage(engines), GrowingPage(engines, speculates=False)
 
     def look(self, at: float, seconds: float) -> dict[str, Reading]:
         """`seconds`: of the counters."""
         own, plain = (replace(reading_of(page.at(seconds), at), page={}, version="0.32.0")
                       for page in self._pages)  # fmt: skip
-        return {
-            name: plain if number < self._num_plain else own
-            for number, name in enumerate(self._names)
-        }
+        found = {}
+        for number, name in enumerate(self._names):
+            each = plain if number < self._num_plain else own
+            load = {"running_requests": float(running_at(number, seconds) * self._engines)}
+            found[name] = replace(each, gauges={**each.gauges, **load})
+        return found
 
     def fill(self, watch: Watch, now: float) -> None:
         """Two days with a look every minute, until a minute ago."""

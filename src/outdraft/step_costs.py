@@ -12,14 +12,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
+class Line:
+    """Straight lines between points (x, y); the first and last one go on outside."""
+
+    def __init__(self, points: Iterable[tuple[float, float]]) -> None:
+        ordered = sorted(points)
+        self._xs, self._ys = [x for x, _ in ordered], [y for _, y in ordered]
+
+    def at(self, x: float) -> float:
+        xs, ys = self._xs, self._ys
+        if len(xs) == 1:
+            return ys[0]
+        at = min(max(bisect_left(xs, x), 1), len(xs) - 1)
+        low, below = xs[at - 1], ys[at - 1]
+        return below + (ys[at] - below) / (xs[at] - low) * (x - low)
+
+
 def interpolate(points: Iterable[tuple[float, float]], x: float) -> float:
-    """Linear interpolation between points (x, y); the first and last segment go on outside."""
-    ordered = sorted(points)
-    if len(ordered) == 1:
-        return ordered[0][1]
-    at = min(max(bisect_left(ordered, (x,)), 1), len(ordered) - 1)
-    (low, below), (high, above) = ordered[at - 1], ordered[at]
-    return below + (above - below) / (high - low) * (x - low)
+    return Line(points).at(x)
 
 
 class StepCosts:
@@ -28,6 +38,7 @@ class StepCosts:
     def __init__(self, measured: Mapping[int, float]) -> None:
         self.measured = dict(sorted(measured.items()))  # tokens of a step → seconds
         self._least = self.measured[min(self.measured)]
+        self._line = Line(self.measured.items())
 
     @classmethod
     def median_of(cls, tables: Iterable[Mapping[int, float]]) -> StepCosts | None:
@@ -40,7 +51,7 @@ class StepCosts:
 
     def seconds(self, num_tokens: float) -> float:
         """Of a step that computes so many tokens; never below the smallest size measured."""
-        return max(interpolate(self.measured.items(), num_tokens), self._least)
+        return max(self._line.at(num_tokens), self._least)
 
 
 class DraftingCosts:
@@ -55,14 +66,14 @@ class DraftingCosts:
     ) -> None:
         self._verification = verification or (lambda num_drafted: 1.0)
         drafting = {each: cost - self._verification(each) for each, cost in measured.items()}
-        self._drafting = {0.0: 0.0, **drafting}
+        self._drafting = Line({0.0: 0.0, **drafting}.items())
 
     def at(self, num_drafted: float) -> float:
         # No step is faster than a plain one, however noisy the measurements are.
         return max(self.beyond_verification(num_drafted) + self._verification(num_drafted), 1.0)
 
     def beyond_verification(self, num_drafted: float) -> float:
-        return interpolate(self._drafting.items(), num_drafted)
+        return self._drafting.at(num_drafted)
 
 
 def verification_costs(

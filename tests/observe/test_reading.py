@@ -371,3 +371,14 @@ def test_a_page_cannot_make_a_reading_as_large_as_it_likes() -> None:
     assert "num_tokens" not in reading.counters, "too large to be added up"
     long = f'vllm:generation_tokens_total{{model_name="{"m" * 5_000}"}} 1\n'
     assert reading_of(long, 0.0).model is None
+
+
+def test_a_server_of_ours_says_how_it_proposes() -> None:
+    page = 'outdraft:speculation_method{model_name="m",engine="0",method="auto"} 1.0\n'
+    assert reading_of(page, 0.0).method == "auto"
+    assert reading_of("outdraft:step_seconds 1\n", 0.0).method is None
+    assert from_json(to_json(reading_of(page, 0.0))).method == "auto"
+    drafts = 'vllm:spec_decode_num_draft_tokens_total{engine="0",method="eagle"} 5\n'
+    counted = reading_of(drafts, 0.0).acceptance
+    assert counted is not None
+    assert counted.num_draft_tokens == 5

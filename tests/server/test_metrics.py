@@ -53,6 +53,7 @@ SPECULATIVE = {
     "outdraft:speculation_plain_seconds_total",
     "outdraft:speculation_net_benefit",
     "outdraft:speculation_max_k",
+    "outdraft:speculation_method",
 }
 ASKED: dict[str, Any] = {
     "max_tokens": 30, "logit_bias": FEW, "ignore_eos": True, "seed": 1, "include_metrics": True,

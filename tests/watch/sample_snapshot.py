@@ -7,7 +7,14 @@ import math
 from dataclasses import replace
 
 from outdraft.watch.findings import FLEET, Action, Advice, Alarm, Benefit, Notice, Source
-from outdraft.watch.snapshot import Quantiles, ReplicaState, ReplicaView, Snapshot, WindowFigures
+from outdraft.watch.snapshot import (
+    Posting,
+    Quantiles,
+    ReplicaState,
+    ReplicaView,
+    Snapshot,
+    WindowFigures,
+)
 from outdraft.watch.trail import Trail
 
 AT = 1_700_000_000.0
@@ -79,7 +86,7 @@ def sample_snapshot() -> Snapshot:
                       part="9 or more at a time", benefit=fleet_benefit,
                       lost_tokens_per_hour=65_600.0),
     )  # fmt: skip
-    return Snapshot(AT, AT - 86_400, 600.0, REPLICAS, fleet, NOTICES)
+    return Snapshot(AT, AT - 86_400, 600.0, REPLICAS, fleet, NOTICES, Posting("http 401", 2))
 
 
 def empty_snapshot() -> Snapshot:

@@ -30,6 +30,8 @@ class PlantedServer:
     canary: float | None = None  # share of slices; then it is a server of ours
     bands: dict[str, float] = field(default_factory=dict)  # of temperatures → what its drafts give
     off_bands: set[str] = field(default_factory=set)
+    method: str | None = None  # that a server of ours says it has
+    drafted: float = 1.0  # share of the tokens that are written in rounds with a draft
     started_at: float = 0.0
     page: dict[str, float] = field(default_factory=dict)
     requests: float = 0.0
@@ -104,7 +106,7 @@ class PlantedServer:
     def _draft(self, tokens: float) -> None:
         k = min(self.max_k, K)
         chance = self.rate * self._rng.lognormvariate(0, 0.05)
-        rounds = round(tokens / (1 + chance * k)) if k else 0
+        rounds = round(self.drafted * tokens / (1 + chance * k)) if k else 0
         self._count("spec_decode_num_drafts_total", rounds)
         self._count("spec_decode_num_draft_tokens_total", rounds * k)
         self._count("spec_decode_num_accepted_tokens_total", round(rounds * k * chance))
@@ -119,6 +121,8 @@ class PlantedServer:
         }
         if self.canary is not None:
             gauges["outdraft:speculation_stopped"] = float(self.max_k == 0)
+        if self.method is not None:
+            gauges[f'outdraft:speculation_method{{method="{self.method}"}}'] = 1.0
         return read_page({**self.page, **gauges}, at, self.version)
 
     def _count(self, name: str, number: float) -> None:

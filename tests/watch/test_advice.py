@@ -149,9 +149,11 @@ def test_what_not_following_it_costs() -> None:
     assert keep.lost_gpu_seconds_per_hour == pytest.approx(3600)
 
 
-def test_advice_that_was_followed_stays() -> None:
+def test_without_speculation_nothing_is_advised() -> None:
     states = follow([seen(0.8)] * 10 + [seen(None, speculates=False)] * 500)
     assert changes_of(states) == [(20.0, "TURN OFF")]
+    assert states[9].standing is not None
+    assert {state.standing for state in states[10:]} == {None}
 
 
 def test_what_stands_without_evidence_costs_nothing_and_says_that_it_is_not_clear() -> None:

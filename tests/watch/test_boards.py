@@ -73,6 +73,8 @@ def test_every_metric_is_on_a_board_or_says_nothing_over_time() -> None:
         "outdraft_watch_restarts",
         "outdraft_watch_replica",
         "outdraft_watch_last_look_timestamp_seconds",
+        "outdraft_watch_webhook_takes_events",
+        "outdraft_watch_webhook_events_lost",
     }
 
 

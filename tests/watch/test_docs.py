@@ -54,7 +54,7 @@ def test_a_command_can_be_typed(line: str, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_alarm_names_a_command_that_exists(kind: str) -> None:
-    command = KINDS[kind].command.replace("{replica}", "http://a:8000")
+    command = KINDS[kind].alarm("a:8000", 1.0, "figures", model="m", engine="vllm").command
     if command.startswith("outdraft "):
         _, name, *words = shlex.split(command)
         if "--help" not in words:

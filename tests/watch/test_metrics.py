@@ -43,6 +43,8 @@ def test_what_a_page_says() -> None:
     assert page["outdraft_watch_acceptance_rate_by_position"][first, "3"] == 0.5
     assert page["outdraft_watch_lost_tokens_per_hour"][second,] == 65_600
     assert page["outdraft_watch_last_look_timestamp_seconds"] == {(): AT}
+    assert page["outdraft_watch_webhook_takes_events"] == {(): 0.0}
+    assert page["outdraft_watch_webhook_events_lost"] == {(): 2.0}
 
 
 def test_every_metric_is_served() -> None:

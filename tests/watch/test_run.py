@@ -14,20 +14,21 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from outdraft.errors import BackendError
+from outdraft.errors import BackendError, OptionError
 from outdraft.observe.fetch import open_session
 from outdraft.observe.reading import Reading
 from outdraft.testing.fake_server import fake_server, refusing_url
 from outdraft.watch.acting import Acting
 from outdraft.watch.actions import Deed, DeedState
+from outdraft.watch.benefit.costs import Costs, LoadCosts
 from outdraft.watch.findings import Action, Notice
 from outdraft.watch.limits import ServerLimits
 from outdraft.watch.run import Running, check_that_somebody_answered, run_watch
 from outdraft.watch.scraper import Unreadable
-from outdraft.watch.snapshot import Snapshot
+from outdraft.watch.snapshot import Posting, Snapshot
 from outdraft.watch.sources import Looks
 from outdraft.watch.watch import Watch, WatchRules
-from outdraft.watch.webhook import SIGNATURE
+from outdraft.watch.webhook import SIGNATURE, Webhook
 from tests.watch.test_sources import settings_of
 
 QUICK = ("--interval", "200ms", "--window", "10s")
@@ -248,3 +249,87 @@ def test_after_a_restart_a_server_that_does_not_answer_is_not_taken_for_another(
     assert not ran.exists()
     assert not (tmp_path / "out").exists()
     assert heard.bodies == ([{"max_k": None}] if state is DeedState.TAKEN_BACK else [])
+
+
+def test_a_webhook_that_refuses_is_said_once_and_shown() -> None:
+    said: list[str] = []
+    heard, seen = Heard(status=401), list[Snapshot]()
+
+    async def work() -> None:
+        async with heard.listening() as hook, open_session() as session:
+            watch = Watch(WatchRules(interval_s=0.2), now=time.time())
+            webhook = Webhook(f"{hook}/?token=secret", None)
+            posting = asyncio.create_task(webhook.run())
+            acting = Acting(Path(), session)
+            running = Running(watch, OneServer(None), webhook, acting, said.append)
+            for text in ("one", "two", "three"):
+                watch._tell(Notice(time.time(), "replica", "a", text))
+                await running.look()
+                while webhook.num_waiting:
+                    await asyncio.sleep(0.01)
+            seen.append(await running.look())
+            heard.status = 200
+            watch._tell(Notice(time.time(), "replica", "a", "four"))
+            await running.look()
+            while webhook.num_waiting:
+                await asyncio.sleep(0.01)
+            seen.append(await running.look())
+            posting.cancel()
+
+    asyncio.run(work())
+    [line] = said
+    assert line.startswith("--webhook http://127.0.0.1:")
+    assert line.endswith("does not take events: http 401")
+    assert "secret" not in line
+    assert [each.posting for each in seen] == [Posting("http 401", 3), Posting("", 3)]
+
+
+@pytest.mark.parametrize("key", [None, "key"])
+def test_acting_on_a_server_of_ours_needs_its_key_at_the_start(
+    tmp_path: Path, key: str | None
+) -> None:
+    """Else the first deed would fail, and bar itself for a day."""
+    watch = Watch(WatchRules(interval_s=0.2, acts=True), now=time.time())
+    deed = Deed("a", Action.TURN_OFF, None, "", time.time())
+    heard = Heard()
+
+    async def work() -> None:
+        async with heard.listening() as url, open_session() as session:
+            watch.wanted.append(deed)  # of an earlier watch
+            running = Running(watch, OneServer(url), None, Acting(tmp_path, session, key))
+            await running.look()
+            await running.end()
+
+    if key is None:
+        with pytest.raises(OptionError, match=r"--act changes a .*--admin-key"):
+            asyncio.run(work())
+        assert not heard.bodies
+    else:
+        asyncio.run(work())
+        assert heard.bodies == [{"max_k": 0}]
+
+
+def test_a_baseline_of_another_method_is_said_to_be_left_out(tmp_path: Path) -> None:
+    said: list[str] = []
+    baseline = Costs((LoadCosts(1.0, {1.0: 1.1}, 0.1),), method="eagle")
+
+    class Auto(OneServer):
+        async def look(self, now: float) -> Looks:
+            found = Reading(now, "outdraft", {"num_tokens": now}, {}, method=self.address)
+            return {"a": found}
+
+    async def work(method: str | None) -> None:
+        async with open_session() as session:
+            watch = Watch(WatchRules(interval_s=0.2), now=time.time(), costs=baseline)
+            acting = Acting(tmp_path, session)
+            running = Running(watch, Auto(method), None, acting, said.append, baseline)
+            for _ in range(2):
+                await running.look()
+
+    for method in ("eagle", None):
+        asyncio.run(work(method))
+    assert not said
+    asyncio.run(work("auto"))
+    [line] = said
+    assert line.startswith("--baseline was measured with eagle and says nothing of a, which runs")
+    assert line.endswith("auto; measure that with `outdraft tune --methods auto`")

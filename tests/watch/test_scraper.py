@@ -298,6 +298,35 @@ def test_the_model_of_a_llamacpp_is_on_another_page() -> None:
         assert asyncio.run(ask(url)) == 2 * [("/m/8b.gguf", "b9")]
 
 
+COUNTERS = b"llamacpp:tokens_predicted_total 90\nllamacpp:spec_decode_num_draft_tokens_total 0\n"
+
+
+@pytest.mark.parametrize(
+    ("slots", "page", "speculates"),
+    [
+        ([{"speculative": True}, {"speculative": True}], COUNTERS, True),
+        ([{"speculative": False}], COUNTERS, False),
+        ([{"speculative": True}], b"llamacpp:tokens_predicted_total 90\n", False),  # none counted
+        ([{"speculative": False}], COUNTERS.replace(b" 0", b" 7"), True),
+        ([{"id": 0}], COUNTERS, False),
+        ([], COUNTERS, False),
+        ({"error": {"code": 501}}, COUNTERS, False),
+        (["x", 3], COUNTERS, False),
+    ],
+)
+def test_a_llamacpp_that_drafted_nothing_yet_is_asked_whether_it_would(
+    slots: object, page: bytes, speculates: bool
+) -> None:
+    async def ask(url: str) -> list[bool]:
+        async with open_session() as session:
+            asking = Asking(session)
+            return [(await asking.fetch(Replica("a", url), 1.0)).speculates for _ in range(2)]
+
+    pages = {"/metrics": page, "/slots": json.dumps(slots).encode()}
+    with http_server({name: writes(body) for name, body in pages.items()}) as url:
+        assert asyncio.run(ask(url)) == 2 * [speculates]
+
+
 @pytest.mark.parametrize("name", ["a", "", "é"])
 def test_any_name_has_a_moment(name: str) -> None:
     virtual = VirtualTime()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -103,6 +104,9 @@ def test_a_snapshot_is_json_and_says_whether_to_keep() -> None:
     view = ReplicaView("a", ReplicaState.UP, advice=keep, alarms=(alarm,))
     calm = Snapshot(9.0, 0.0, 600.0, (view,), ReplicaView(FLEET, ReplicaState.UP))
     assert calm.says_keep
+    off = replace(view, name="b", advice=Advice(Action.TURN_OFF, "b", 1.0, "it loses"))
+    assert not replace(calm, replicas=(view, off)).says_keep
+    assert replace(calm, replicas=(view, replace(off, state=ReplicaState.GONE))).says_keep
     assert calm.alarms == (alarm,)
     fleet = ReplicaView(FLEET, ReplicaState.UP, advice=lower)
     changed = Snapshot(9.0, 0.0, 600.0, (view,), fleet)

@@ -14,6 +14,7 @@ from outdraft.watch.findings import Action, Advice, Benefit, Notice, Source
 from outdraft.watch.state import (
     ACTION,
     ADVICE,
+    ADVICE_ENDED,
     ALARM,
     ALARM_ENDED,
     TAKEN_BACK,
@@ -38,6 +39,7 @@ def told() -> list[Told]:
         Notice(7.0, ACTION, "a", "x", asdict(DEED)),
         Notice(8.0, TAKEN_BACK, "a", "x", asdict(taken_back)),
         Notice(9.0, ALARM_ENDED, "a", "x", asdict(ALARM_A)),
+        Notice(9.5, ADVICE_ENDED, "a", "x", asdict(OFF)),
     ]
     return [Told(number, notice) for number, notice in enumerate(notices, 1)]
 
@@ -52,7 +54,9 @@ def test_events_that_a_state_does_not_know_are_done_to_it() -> None:
     assert states[4].deeds.newest["a"].state is DeedState.TAKEN_BACK
     assert states[4].deeds.barred
     assert not states[5].standings.alarms
-    assert states[5].after(told()[0]) == states[5]  # known already
+    assert states[5].advice
+    assert not states[6].advice
+    assert states[6].after(told()[0]) == states[6]  # known already
 
 
 def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -294,7 +294,7 @@ def test_a_part_is_remembered_and_judged_by_its_own_benefit() -> None:
     room.watch_for(watch, 600)
     part = Benefit(Source.CONTROL, 0.8, 0.75, 0.85, room.now, room.now, "x", 3.0, "3-4 at a time")
     advice = Advice(Action.TURN_OFF_FOR, "a", BEGIN, "it loses", part=part.part)
-    watch._worth["a"] = Worth(replace(part, estimate=1.2, part=""), (part,))
+    watch._weighing.worth["a"] = Worth(replace(part, estimate=1.2, part=""), (part,))
     watch._right_since["a"] = BEGIN
     watch._decide("a", advice, room.now)
     [deed] = watch.wanted
@@ -302,7 +302,7 @@ def test_a_part_is_remembered_and_judged_by_its_own_benefit() -> None:
     watch.done(deed, "", room.now)
     later = room.now + RULES.advice.dwell_s
     better = replace(part, estimate=1.0, low=0.95, high=1.05, start=later)
-    watch._worth["a"] = Worth(replace(better, estimate=0.5, part=""), (better,))
+    watch._weighing.worth["a"] = Worth(replace(better, estimate=0.5, part=""), (better,))
     watch._judge(watch.state.deeds.newest["a"], later)
     assert watch.state.deeds.newest["a"].state is DeedState.HELPED
 

@@ -8,8 +8,8 @@ import pytest
 
 from outdraft.observe.reading import Reading
 from outdraft.watch.findings import FLEET, Source
-from outdraft.watch.history import Histories
-from outdraft.watch.weighing import weigh
+from outdraft.watch.history import Histories, History
+from outdraft.watch.weighing import Weighing, weigh
 from tests.watch.servers import PlantedServer
 
 BEGIN = 1_800_000_000.0
@@ -105,3 +105,36 @@ def test_only_the_time_counts_in_which_a_replica_was_what_it_is_now(turns_on: bo
     assert found is not None
     assert found.source is Source.CONTROL
     assert found.estimate == pytest.approx(2.0, rel=0.05)
+
+
+def test_a_large_fleet_is_weighed_in_turns() -> None:
+    servers = {f"r{n}": (PlantedServer(n, canary=0.01), "m") for n in range(25)}
+    histories, now = Histories(5.0), BEGIN
+    for _ in range(20):
+        now += 5.0
+        histories.update(read(servers, now), now)
+    weighing = Weighing(300.0, 10.0, None)
+    every, turns = dict(histories.items()), []
+    for _ in range(12):
+        turns.append(weighing.weigh_due(every, now, 5.0))
+        now += 5.0
+    assert [len(turn) for turn in turns] == [10, 10, 6, 0, 0, 10, 10, 6, 0, 0, 10, 10]
+    assert {name for turn in turns[:3] for name in turn} == {*every, FLEET}
+    assert turns[:3] == turns[5:8]
+    assert weighing.worth.keys() == {*every, FLEET}
+    del every["r0"]
+    weighing.weigh_due(every, now, 5.0)
+    assert "r0" not in weighing.worth
+
+
+def test_everybody_has_a_turn_before_the_first_one_has_another() -> None:
+    """Also where looks are rare."""
+    weighing, histories = Weighing(300.0, 10.0, None), {f"r{n}": History(60.0) for n in range(600)}
+    seen: set[str] = set()
+    for look in range(12):
+        turn = weighing.weigh_due(histories, BEGIN + 60.0 * look, 60.0)
+        assert not seen & {*turn}
+        seen |= {*turn}
+        if len(seen) == 601:
+            break
+    assert seen == {*histories, FLEET}

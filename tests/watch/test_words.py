@@ -64,6 +64,7 @@ def test_why_nothing_is_advised() -> None:
     for view, headline in (
         (idle, "No traffic"),
         (busy, "Nothing to compare with"),
+        (replace(busy, speculates=False), "No speculation"),
         (replace(busy, benefit=early), "Too early to say"),
         (replace(busy, benefit=unclear), "Not clear yet"),
         (replace(busy, benefit=unclear, advice=OFF), "Turn speculation off"),

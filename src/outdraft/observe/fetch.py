@@ -36,6 +36,7 @@ _VERSION_PAGES = {
     "llamacpp": ("/props", "build_info"),
     "sglang": ("/server_info", "version"),
 }
+_SLOTS = "/slots"  # of llama.cpp; they say whether there is a draft
 _MODEL_KEYS = {"llamacpp": "model_path"}  # on the same page; the metrics of others name theirs
 
 
@@ -45,6 +46,7 @@ class About:
 
     version: str | None = None
     model: str | None = None
+    speculates: bool | None = None  # that it was started so; llama.cpp alone is asked
 
 
 def open_session() -> aiohttp.ClientSession:
@@ -103,18 +105,32 @@ async def fetch_about(
     *,
     api_key: str | None = None,
 ) -> About:
+    """Two questions at once at most, each within the limit."""
     page, key = _VERSION_PAGES.get(engine or "", ("/version", "version"))
-    try:
-        body = await fetch_bytes(session, page_url(url, page), limit_s, api_key=api_key)
-        found: Any = json.loads(body)
-    except (BackendError, ValueError, RecursionError):
-        return About()
-    if not isinstance(found, Mapping):
-        return About()
+
+    async def said(page: str) -> Any:
+        try:
+            body = await fetch_bytes(session, page_url(url, page), limit_s, api_key=api_key)
+            return json.loads(body)
+        except (BackendError, ValueError, RecursionError):
+            return None
+
+    asked = (said(page), said(_SLOTS)) if engine == "llamacpp" else (said(page),)
+    found, *slots = await asyncio.gather(*asked)
+    found = found if isinstance(found, Mapping) else {}
     return About(
         _text(found.get(key), _MAX_VERSION_CHARS),
         _text(found.get(_MODEL_KEYS.get(engine or "", "")), _MAX_MODEL_CHARS),
+        _speculates(*slots) if slots else None,
     )
+
+
+def _speculates(slots: object) -> bool | None:
+    """None where llama.cpp does not show its slots."""
+    every = slots if isinstance(slots, list) else []
+    said = [each.get("speculative") for each in every if isinstance(each, Mapping)]
+    known = [each for each in said if isinstance(each, bool)]
+    return any(known) if known else None
 
 
 def _text(value: object, max_chars: int) -> str | None:

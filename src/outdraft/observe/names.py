@@ -71,6 +71,7 @@ GAUGES: Mapping[str, str] = {
 }
 ONE_TOKEN = "vllm:request_generation_tokens_bucket"
 START_TIME = "process_start_time_seconds"
+METHOD = "outdraft:speculation_method"
 REQUEST_ACCEPTANCE = "outdraft:request_acceptance_rate"
 SLICE_TOKENS = "outdraft:decode_tokens_total"
 SLICE_SECONDS = "outdraft:decode_seconds_total"
@@ -85,6 +86,7 @@ NOT_ADDED = frozenset(
         "sglang:spec_num_draft_tokens",
         "llamacpp:kv_cache_usage_ratio",
         START_TIME,
+        METHOD,
     }
 )
 _ACCEPTANCE = (
@@ -115,6 +117,7 @@ NAMES = frozenset(
     {
         *GAUGES,
         START_TIME,
+        METHOD,
         SLICE_TOKENS,
         SLICE_SECONDS,
         BAND_TOKENS,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 
-from outdraft.observe.names import NOT_ADDED
+from outdraft.observe.names import METHOD, NOT_ADDED
 
 _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+\S+)?$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -122,7 +122,8 @@ def _count(page: Page, name: str, key: str, value: float) -> None:
 
 
 def _key(name: str, labels: Mapping[str, str]) -> str:
-    kept = ",".join([f'{k}="{v}"' for k, v in labels.items() if k in _KEPT_LABELS])
+    of_this = _KEPT_LABELS if name != METHOD else ("method",)  # others may have it on counters
+    kept = ",".join([f'{k}="{v}"' for k, v in labels.items() if k in of_this])
     return f"{name}{{{kept}}}" if kept else name
 
 

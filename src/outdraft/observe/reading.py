@@ -17,6 +17,7 @@ from outdraft.observe.names import (
     BAND_TOKENS,
     COUNTERS,
     HISTOGRAMS,
+    METHOD,
     NAMES,
     ONE_TOKEN,
     REQUEST_ACCEPTANCE,
@@ -58,6 +59,7 @@ class Reading:
     # without speculation.
     slices: Slices = field(default_factory=dict)
     is_stopped: bool = False  # it could draft, and an operator turned that off while it runs
+    method: str | None = None  # in our words; None: it does not say
 
     @property
     def speculates(self) -> bool:
@@ -206,7 +208,13 @@ def read_page(page: Page, at: float, version: str | None = None) -> Reading:
         _shares(page) if engine == "outdraft" else {},
         _slices(page) if engine == "outdraft" else {},
         page.get("outdraft:speculation_stopped", 0.0) > 0,
+        _method(page),
     )
+
+
+def _method(page: Page) -> str | None:
+    start = f'{METHOD}{{method="'
+    return next((key[len(start) : -2] for key in page if key.startswith(start)), None)
 
 
 def _one_token_texts(page: Page) -> dict[str, float]:

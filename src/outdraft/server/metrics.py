@@ -167,6 +167,7 @@ class Metrics(Collector):
             "outdraft:rounds_without_draft": rounds.get(0, 0),
             "outdraft:speculation_spent_seconds": self._spent_s,
             "outdraft:speculation_plain_seconds": self._plain_s,
+            "outdraft:speculation_method": {self._engine.speculation.method: 1.0},
             "outdraft:speculation_max_k": self._engine.k_at(
                 max(self._engine.scheduler.num_running, 1)
             ),

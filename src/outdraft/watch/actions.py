@@ -43,7 +43,7 @@ TO_DO = (DeedState.ASKED, DeedState.TAKEN_BACK)
 _OPEN = (*TO_DO, DeedState.DONE)
 STANDS = (DeedState.HELPED, DeedState.NOT_KNOWN)
 OURS = "outdraft"  # the engine whose servers are told what to do over HTTP
-_OFF = (Action.TURN_OFF, Action.TURN_OFF_FOR)
+OFF_ACTIONS = (Action.TURN_OFF, Action.TURN_OFF_FOR)
 
 
 class Passing(str):
@@ -101,7 +101,9 @@ class Deed:
 
     def with_limits(self, limits: ServerLimits | None) -> Deed:
         """That were read before it."""
-        on_limits = limits if self.on_limits is None and self.action in _OFF else self.on_limits
+        on_limits = (
+            limits if self.on_limits is None and self.action in OFF_ACTIONS else self.on_limits
+        )
         return replace(self, limits=limits, on_limits=on_limits)
 
     def wanted_limits(self) -> ServerLimits | None:
@@ -189,6 +191,24 @@ def next_deed(
     return deed if len(recent) < most_per_hour else None
 
 
+def must_wait(deeds: Deeds, wanted: Deed, fellows: Mapping[str, bool]) -> bool:
+    """One after the other, and the next when it helped: a deed that makes servers fail must not
+    reach all of them. `fellows`: others of the same engine and model → whether they wrote texts
+    since their deed. Where nothing could be compared, that they write has to do."""
+    for name, wrote in fellows.items():
+        deed = deeds.newest.get(name)
+        if deed is None or deed.state in (DeedState.HELPED, DeedState.GONE):
+            continue
+        if deed.state in _OPEN:
+            return True
+        is_barred = deeds.barred.get(f"{name} {wanted.words}", 0.0) > wanted.at
+        if deed.state is DeedState.BACK and deed.words == wanted.words and is_barred:
+            return True
+        if not wrote and wanted.at - deed.at < _BARRED_S:
+            return True
+    return False
+
+
 def is_undone(deed: Deed, last: Reading | None, parts: Sequence[Benefit]) -> bool:
     """Our server drafts although it was turned off: limits do not outlive it. `parts`: of its
     traffic, as they are now."""
@@ -204,7 +224,7 @@ def _on_limits(last: Deed | None, advice: Advice) -> ServerLimits | None:
     """What turning on would restore, where it was us who turned it off."""
     if last is None:
         return None
-    if last.action in _OFF and last.state in STANDS:
+    if last.action in OFF_ACTIONS and last.state in STANDS:
         return last.on_limits
     is_tried_again = last.action is Action.TURN_ON and last.state is not DeedState.HELPED
     return last.on_limits if is_tried_again and advice.action is Action.TURN_ON else None
@@ -255,7 +275,7 @@ def _gain_by_slices(deed: Deed, benefit: Benefit | None) -> _Gain | None:
         return None
     change = math.log(benefit.estimate)
     words = f"with drafts {benefit.estimate:.2f} times as fast as without"
-    if deed.action in _OFF and benefit.is_stopped:
+    if deed.action in OFF_ACTIONS and benefit.is_stopped:
         return _Gain(-change, error, words, benefit.part, goes_on=True)
     if deed.action is Action.TURN_ON and not benefit.is_stopped:
         return _Gain(change, error, words, benefit.part, goes_on=True)

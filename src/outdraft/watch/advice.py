@@ -7,11 +7,12 @@ state after.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from outdraft.observe.reading import TEMPERATURE
+from outdraft.observe.reading import TEMPERATURE, Growth
 from outdraft.watch.findings import Action, Advice, Benefit
+from outdraft.watch.weighing import Worth
 
 DWELL_S = 600.0
 FIRST_DWELL_S = 20.0
@@ -30,6 +31,14 @@ class Seen:
     busy_servers: float = 1.0  # servers that were computing, on average
     speculates: bool = True
     is_stopped: bool = False  # it was turned off while the server runs
+
+    @classmethod
+    def of(cls, worth: Worth, windows: Iterable[Growth], **more: bool) -> Seen:
+        every = list(windows)
+        rates = [rate for each in every if (rate := each.per_second("num_tokens")) is not None]
+        busy = sum(min(each.gauge("running_requests") or 0.0, 1.0) for each in every)
+        tokens_per_s = sum(rates) if rates else None
+        return cls(worth.benefit, worth.parts, worth.by_k, tokens_per_s, busy, **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +80,7 @@ def advise(
 ) -> AdviceState:
     """The standing advice always shows the figures of now."""
     if not seen.speculates:
-        return replace(state, candidate=None)  # advice that was followed stays as it was
+        return AdviceState()  # nothing is left to be followed, or kept
     wanted = wanted_of(seen, state.standing)
     standing = state.standing
     if wanted is not None and standing is not None and _is_same(wanted, standing):

@@ -9,6 +9,7 @@ from time import time
 
 import aiohttp
 
+from outdraft.observe.counters import read_acceptance
 from outdraft.observe.fetch import About, fetch_about, fetch_reading
 from outdraft.observe.reading import Reading, is_restarted
 from outdraft.watch.replicas import Replica
@@ -53,14 +54,23 @@ class Asking:
                 self._session, replica.url, reading.engine, left_s, api_key=self._api_key
             )
             earlier = known.about if known else About()
-            about = About(about.version or earlier.version, about.model or earlier.model)
+            about = About(
+                about.version or earlier.version,
+                about.model or earlier.model,
+                earlier.speculates if about.speculates is None else about.speculates,
+            )
             known = _Known(reading, about, reading.at)
         known.last = replace(reading, page={})
         while len(self._known) >= _MAX_KNOWN:
             del self._known[next(iter(self._known))]
         self._known[replica.url] = known
         about = known.about
-        return replace(reading, version=about.version, model=reading.model or about.model)
+        accepted = reading.acceptance
+        if accepted is None and about.speculates:
+            # Counters that are all 0 do not tell this from no speculation.
+            accepted = read_acceptance(reading.page)
+        model = reading.model or about.model
+        return replace(reading, version=about.version, model=model, acceptance=accepted)
 
     @staticmethod
     def _is_stale(known: _Known, reading: Reading) -> bool:

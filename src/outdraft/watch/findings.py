@@ -113,7 +113,7 @@ class Notice:
     """A line of the events file, and the body of a webhook."""
 
     at: float
-    kind: str  # "alarm", "alarm ended", "advice", "action", "action taken back", "replica"
+    kind: str  # one of those in `state`
     replica: str
     text: str
     data: Mapping[str, Any] = field(default_factory=dict)

@@ -81,6 +81,24 @@ class History:
         return self.last is not None and self.last.is_stopped
 
     @property
+    def drafts_as_it_pays(self) -> bool:
+        """Whether to draft, and how far, is chosen in each round."""
+        return self.last is not None and self.last.method == "auto"
+
+    @property
+    def speculates(self) -> bool:
+        """Also of one that was just restarted and wrote nothing yet: some engines have counters of
+        drafts from their first text on."""
+        if self.last is None or self.last.speculates:
+            return self.last is not None
+        for each in reversed(self.fine):
+            if each.acceptance is not None:
+                return True
+            if each.counters.get("num_tokens", 0.0) > 0:
+                return False
+        return False
+
+    @property
     def started_at(self) -> float | None:
         """Since when something is known."""
         starts = [kept[0].start for kept in (self.tens, self.minutes, self.fine) if kept]

@@ -96,8 +96,10 @@ def metrics_page(snapshot: Snapshot) -> str:
 
 
 def _samples(metric: Metric, snapshot: Snapshot) -> Iterator[Sample]:
-    if metric.name == "outdraft_watch_last_look_timestamp_seconds":
-        yield {}, snapshot.at
+    if metric.name in _OF_THE_WATCH:
+        value = _OF_THE_WATCH[metric.name](snapshot)
+        if value is not None:
+            yield {}, value
         return
     for view in (snapshot.fleet, *snapshot.replicas):
         replica = ALL if view.name == FLEET else view.name
@@ -202,6 +204,19 @@ def _percentiles(quantiles: Quantiles) -> list[tuple[Labels, float | None]]:
     return [({"percentile": name}, value) for name, value in points.items()]
 
 
+def _takes_events(snapshot: Snapshot) -> float | None:
+    return None if snapshot.posting is None else float(not snapshot.posting.problem)
+
+
+def _events_lost(snapshot: Snapshot) -> float | None:
+    return None if snapshot.posting is None else float(snapshot.posting.num_lost)
+
+
+_OF_THE_WATCH: Mapping[str, Callable[[Snapshot], float | None]] = {
+    "outdraft_watch_last_look_timestamp_seconds": lambda snapshot: snapshot.at,
+    "outdraft_watch_webhook_takes_events": _takes_events,
+    "outdraft_watch_webhook_events_lost": _events_lost,
+}
 Figures = Callable[[ReplicaView], list[tuple[Labels, float | None]]]
 _OTHERS: dict[str, Figures] = {
     "outdraft_watch_net_benefit": _of_benefit(lambda benefit: benefit.estimate),

@@ -10,18 +10,21 @@ from dataclasses import replace
 
 import aiohttp
 
-from outdraft.errors import BackendError
+from outdraft.errors import BackendError, OptionError
 from outdraft.observe.fetch import open_session
 from outdraft.watch.acting import Acting
 from outdraft.watch.actions import OURS, Deed, DeedState, Passing
 from outdraft.watch.advice import AdviceRules
 from outdraft.watch.baseline import read_baseline
+from outdraft.watch.benefit.costs import Costs
 from outdraft.watch.prometheus import PrometheusSource
 from outdraft.watch.settings import WatchSettings
-from outdraft.watch.snapshot import ReplicaState, Snapshot
+from outdraft.watch.snapshot import Posting, ReplicaState, Snapshot
 from outdraft.watch.sources import Readings, Say, Scraped, Servers
 from outdraft.watch.watch import Watch, WatchRules
 from outdraft.watch.webhook import Webhook
+from outdraft.watch.weighing import is_measured_with
+from outdraft.watch.words import one_line
 
 _LAST_POSTS_S = 5.0  # for what the webhook has not taken yet, at the end
 
@@ -29,17 +32,35 @@ Show = Callable[[Snapshot], None]
 
 
 class Running:
+    """OptionError at the first look, where `--act` lacks the key of a server of ours."""
+
     def __init__(
-        self, watch: Watch, readings: Readings, webhook: Webhook | None, acting: Acting
+        self,
+        watch: Watch,
+        readings: Readings,
+        webhook: Webhook | None,
+        acting: Acting,
+        say: Say = lambda line: None,
+        baseline: Costs | None = None,
     ) -> None:
-        self._watch, self._readings = watch, readings
-        self._webhook, self._acting = webhook, acting
+        self._watch, self._readings, self._say = watch, readings, say
+        self._webhook, self._acting, self._baseline = webhook, acting, baseline
         self._doing: set[asyncio.Task[None]] = set()
+        self._is_first = True
+        self._said: set[str] = set()
+        self._is_failing = False  # the webhook, and that was said
 
     async def look(self) -> Snapshot:
         found = await self._readings.look(time.time())
         snapshot = self._watch.look(found, time.time())
+        if self._is_first and self._watch.rules.acts and self._acting.admin_key is None:
+            _check_that_none_is_ours(snapshot)
+        self._is_first = False
+        self._say_what_is_left_out(snapshot)
         self._tell()
+        if self._webhook is not None:
+            posting = Posting(self._webhook.problem, self._webhook.num_lost)
+            snapshot = replace(snapshot, posting=posting)
         while self._watch.wanted:
             task = asyncio.create_task(self._do(self._watch.wanted.pop(0)))
             self._doing.add(task)
@@ -55,7 +76,7 @@ class Running:
                 async with asyncio.timeout(_LAST_POSTS_S):
                     while self._webhook.num_waiting:
                         await asyncio.sleep(0.05)
-            self._watch.delivered(self._webhook.delivered)
+            self._tell()
 
     def _tell(self) -> None:
         told, self._watch.told = self._watch.told, []
@@ -63,6 +84,23 @@ class Running:
             for each in told:
                 self._webhook.post(each)
             self._watch.delivered(self._webhook.delivered)
+            problem, was_failing = self._webhook.problem, self._is_failing
+            self._is_failing = bool(problem)
+            if problem and not was_failing:
+                self._say(f"--webhook {self._webhook.name} does not take events: {problem}")
+
+    def _say_what_is_left_out(self, snapshot: Snapshot) -> None:
+        baseline = self._baseline
+        if baseline is None:
+            return
+        for view in snapshot.replicas:
+            if not is_measured_with(baseline, view.method) and view.name not in self._said:
+                self._said.add(view.name)
+                self._say(
+                    f"--baseline was measured with {baseline.method} and says nothing of "
+                    f"{one_line(view.name)}, which runs {view.method}; measure that with "
+                    f"`outdraft tune --methods {view.method}`"
+                )
 
     async def _do(self, deed: Deed) -> None:
         """Once more, where an earlier watch was ended before it was done."""
@@ -153,7 +191,7 @@ async def _running(
     try:
         if isinstance(readings, Scraped):
             await readings.remember(watch, settings.since_s, now)
-        running = Running(watch, readings, webhook, acting)
+        running = Running(watch, readings, webhook, acting, say, baseline.costs)
         yield running
         await running.end()
     finally:
@@ -177,6 +215,15 @@ def _readings(
         interval_s=settings.interval_s,
     )
     return Scraped(source, say)
+
+
+def _check_that_none_is_ours(snapshot: Snapshot) -> None:
+    ours = [view.name for view in snapshot.replicas if view.engine == OURS]
+    if ours:
+        raise OptionError(
+            f"--act changes {ours[0]} with the key that it was started with; give that as "
+            "--admin-key or $OUTDRAFT_ADMIN_KEY, or leave --act out"
+        )
 
 
 def check_that_somebody_answered(snapshot: Snapshot) -> None:

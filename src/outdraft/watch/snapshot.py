@@ -84,6 +84,15 @@ class ReplicaView:
     parts: tuple[Benefit, ...] = ()  # the benefit of parts of the traffic, where known
     alarms: tuple[Alarm, ...] = ()
     advice: Advice | None = None
+    method: str | None = None  # that it speculates with, where it says so
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """How the webhook does."""
+
+    problem: str = ""  # of the last try; empty: it was taken
+    num_lost: int = 0  # events that were given up
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +103,14 @@ class Snapshot:
     replicas: tuple[ReplicaView, ...]
     fleet: ReplicaView
     notices: tuple[Notice, ...] = ()  # the last ones, oldest first
+    posting: Posting | None = None  # None: there is no webhook
 
     @property
     def says_keep(self) -> bool:
-        """Nobody is advised to change anything."""
-        views = (self.fleet, *self.replicas)
-        return all(view.advice is None or view.advice.action is Action.KEEP for view in views)
+        """Nobody that is still watched is advised to change anything."""
+        views = [view for view in self.replicas if view.state is not ReplicaState.GONE]
+        every = (view.advice for view in (self.fleet, *views))
+        return all(advice is None or advice.action is Action.KEEP for advice in every)
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:

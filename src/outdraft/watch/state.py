@@ -24,7 +24,8 @@ from outdraft.whole_file import read_json, write_json, write_text
 _FORMAT = 1
 
 # The kinds of notices, and what each tells
-ALARM, ALARM_ENDED, ADVICE = "alarm", "alarm ended", "advice"
+ALARM, ALARM_ENDED = "alarm", "alarm ended"
+ADVICE, ADVICE_ENDED = "advice", "advice ended"
 ACTION, TAKEN_BACK, REPLICA = "action", "action taken back", "replica"
 
 
@@ -63,6 +64,9 @@ class WatchState:
         if kind == ADVICE:
             advised = AdviceState(Advice.from_json(data))
             return replace(state, advice={**state.advice, notice.replica: advised})
+        if kind == ADVICE_ENDED:
+            left = {name: each for name, each in state.advice.items() if name != notice.replica}
+            return replace(state, advice=left)
         if kind in (ACTION, TAKEN_BACK):
             deed = Deed.from_json(data)
             is_over = deed.state in (DeedState.FAILED, DeedState.TAKEN_BACK)

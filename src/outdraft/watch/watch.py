@@ -6,26 +6,36 @@ The clock, the readings and the doing are passed in, so that a replay runs as th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from outdraft.observe.reading import Growth, Reading
-from outdraft.watch.actions import TO_DO, Deed, DeedState, Speed, is_undone, judged, next_deed
+from outdraft.watch.actions import (
+    OFF_ACTIONS,
+    TO_DO,
+    Deed,
+    DeedState,
+    is_undone,
+    judged,
+    must_wait,
+    next_deed,
+)
 from outdraft.watch.advice import AdviceRules, AdviceState, Seen, advise
-from outdraft.watch.alarms import Past, Rows, find_alarms, stand
-from outdraft.watch.alarms.robust import token_pace
+from outdraft.watch.alarms import find_alarms, stand
 from outdraft.watch.benefit.costs import Costs
 from outdraft.watch.events import Events, Told
 from outdraft.watch.findings import FLEET, Action, Advice, Alarm, Notice
-from outdraft.watch.history import MINUTES_S, TENS_S, Histories, History
+from outdraft.watch.history import TENS_S, Histories, History
 from outdraft.watch.history_json import HistoryWriter, history_from_json
+from outdraft.watch.pasts import SPEED_MINUTES, Pasts
 from outdraft.watch.presence import Presence
 from outdraft.watch.scraper import Unreadable
 from outdraft.watch.snapshot import ReplicaState, ReplicaView, Snapshot, window_figures
 from outdraft.watch.state import (
     ACTION,
     ADVICE,
+    ADVICE_ENDED,
     ALARM,
     ALARM_ENDED,
     REPLICA,
@@ -38,12 +48,10 @@ from outdraft.watch.state import (
     save_histories,
     save_state,
 )
-from outdraft.watch.weighing import Worth, weigh
+from outdraft.watch.weighing import Weighing, Worth, kind_of
 
-_SPEED_MINUTES = 3  # over which a speed is measured at least, before and after a deed
-_SHORTEST_S = 60.0 * (_SPEED_MINUTES + 2)  # that has room for so many whole minutes
+_SHORTEST_S = 60.0 * (SPEED_MINUTES + 2)  # that has room for so many whole minutes
 _SETTLES_S = 60.0
-_WEIGH_S = 1.0  # for each replica, between two times that benefits are worked out: about 30 ms each
 _SHOWN = 50  # notices in a snapshot
 BENEFITS_APART_S = 600.0  # that are kept, as far apart as the coarsest part of a history
 
@@ -55,7 +63,7 @@ class WatchRules:
     advice: AdviceRules = field(default_factory=AdviceRules)
     acts: bool = False
     most_deeds_per_hour: int = 6
-    weigh_every_s: float = 10.0  # at least, and _WEIGH_S for each replica
+    weigh_every_s: float = 10.0  # at least; less often where there are many replicas
     save_every_s: float = 60.0
     save_histories_every_s: float = 120.0
 
@@ -71,7 +79,7 @@ class Watch:
         costs: Costs | None = None,
     ) -> None:
         """Goes on where an earlier one with the same files was ended."""
-        self.rules, self._costs, self._path = rules, costs, state
+        self.rules, self._path = rules, state
         known = None if state is None else load_state(state)
         self.state = known or WatchState(now, now)
         self.events = Events(events, number=self.state.number)
@@ -87,11 +95,11 @@ class Watch:
             )
             self._benefits.extend(load_benefits(state))
         self._presence = Presence(self.histories, self.events.recent)
-        self._rows: dict[str, tuple[Rows, Rows]] = {}
-        self._worth: dict[str, Worth] = {}
+        self._pasts = Pasts()
+        self._weighing = Weighing(rules.window_s, rules.weigh_every_s, costs)
         self._writers: dict[str, HistoryWriter] = {}
         self._right_since: dict[str, float] = {}  # what stands, also before it stood
-        self._weighed_at = self._saved_at = self._histories_saved_at = 0.0
+        self._saved_at = self._histories_saved_at = 0.0
         self._alarms_at = 0.0
         self._is_changed = False
         self.told: list[Told] = []  # since somebody last took them away
@@ -107,22 +115,16 @@ class Watch:
         for replica, text in self._presence.update(found, self.histories, now):
             self._tell(Notice(now, REPLICA, replica, text))
         present = {name: self.histories[name] for name in found if name in self.histories}
-        pause_s = max(self.rules.weigh_every_s, _WEIGH_S * len(present))
-        is_due = now - self._weighed_at >= pause_s
-        if is_due:
-            self._worth = weigh(present, self.rules.window_s, now, self._costs)
-            self._weighed_at = now
-            self._remember_benefit(now)
+        weighed = self._weighing.weigh_due(present, now, self.rules.interval_s)
+        self._remember_benefit(now)
         self._find_alarms(present, now)
         windows = {
             name: window
             for name, history in present.items()
             if (window := history.window(self.rules.window_s, now)) is not None
         }
-        if is_due:
-            rules = replace(self.rules.advice, apart_s=pause_s + self.rules.interval_s)
-            self._advise(present, windows, now, rules)
-            self._act(present, now)
+        self._advise(weighed, present, windows, now)
+        self._act(weighed, present, now)
         self._take_back_again(now)
         self.state = replace(self.state, at=now)
         self._save(now)
@@ -158,9 +160,12 @@ class Watch:
         if not ends or max(ends) <= self._alarms_at:
             return
         self._alarms_at = max(ends)
-        pasts = {name: self._past(name, history) for name, history in present.items()}
-        found = find_alarms(pasts, self._alarms_at)
-        self._rows = {name: self._rows[name] for name in present}
+        off = {
+            name
+            for name, each in self.state.advice.items()
+            if each.standing is not None and each.standing.action in OFF_ACTIONS
+        }
+        found = find_alarms(self._pasts.of(present, off), self._alarms_at)
         standings, raised, ended = stand(self.state.standings, found, now, present)
         for alarm in raised:
             self._tell(Notice(now, ALARM, alarm.replica, _words(alarm), asdict(alarm)))
@@ -175,46 +180,40 @@ class Watch:
         if found is not None and now - last >= BENEFITS_APART_S:
             self._benefits.append(PastBenefit(now, found.estimate, found.low, found.high))
 
-    def _past(self, name: str, history: History) -> Past:
-        minutes, tens = self._rows.get(name) or (Rows.of(()), Rows.of(()))
-        minutes = minutes.extended(history.minutes, MINUTES_S)
-        tens = tens.extended(history.tens, TENS_S)
-        self._rows[name] = minutes, tens
-        advised = self.state.advice.get(name)
-        standing = None if advised is None else advised.standing
-        is_off = standing is not None and standing.action in (Action.TURN_OFF, Action.TURN_OFF_FOR)
-        is_off = is_off or history.is_stopped
-        last = history.last
-        engine, model = (None, None) if last is None else (last.engine, last.model)
-        return Past(minutes, tens, tuple(history.changes), model, is_off, engine)
-
     def _advise(
         self,
+        weighed: Iterable[str],
         present: Mapping[str, History],
         windows: Mapping[str, Growth],
         now: float,
-        rules: AdviceRules,
     ) -> None:
-        advice = dict(self.state.advice)
-        for name, history in present.items():
-            if name in windows and history.last is not None:
-                seen = _seen(self._worth.get(name, Worth()), [windows[name]])
-                speculates, is_stopped = history.last.speculates, history.is_stopped
-                seen = replace(seen, speculates=speculates, is_stopped=is_stopped)
-                advice[name] = self._advised(name, seen, now, rules)
-        speculating = [name for name in windows if present[name].last and name in self._worth]
-        if len(present) > 1 and speculating:
-            of_all = [windows[name] for name in speculating]
-            seen = _seen(self._worth.get(FLEET, Worth()), of_all)
-            is_stopped = all(present[name].is_stopped for name in speculating)
-            seen = replace(seen, is_stopped=is_stopped)
-            advice[FLEET] = self._advised(FLEET, seen, now, rules)
+        apart_s = self._weighing.pause_s(len(present)) + self.rules.interval_s
+        rules = replace(self.rules.advice, apart_s=apart_s)
+        for name in weighed:
+            if name == FLEET and len(present) == 1:
+                self._share_with_fleet(*present)
+                continue
+            of = present if name == FLEET else {name: present[name]}
+            drafting = {each: history for each, history in of.items() if history.speculates}
+            own = [windows[each] for each in drafting or of if each in windows]
+            if own:
+                is_stopped = bool(drafting) and all(each.is_stopped for each in drafting.values())
+                seen = Seen.of(
+                    self._worth_of(name), own, speculates=bool(drafting), is_stopped=is_stopped
+                )
+                self._advised(name, seen, now, rules)
         kept = {FLEET, *self.histories}
-        advice = {name: each for name, each in advice.items() if name in kept}
+        advice = {name: each for name, each in self.state.advice.items() if name in kept}
         self._right_since = {k: v for k, v in self._right_since.items() if k in kept}
         self.state = replace(self.state, advice=advice)
 
-    def _advised(self, name: str, seen: Seen, now: float, rules: AdviceRules) -> AdviceState:
+    def _share_with_fleet(self, name: str) -> None:
+        """What is advised to the only replica, whatever else is on the list and never answers."""
+        advised = self.state.advice.get(name, AdviceState()).standing
+        shared = AdviceState(None if advised is None else replace(advised, replica=FLEET))
+        self.state = replace(self.state, advice={**self.state.advice, FLEET: shared})
+
+    def _advised(self, name: str, seen: Seen, now: float, rules: AdviceRules) -> None:
         before = self.state.advice.get(name, AdviceState())
         after = advise(before, seen, now, name, rules)
         old, new = before.standing, after.standing
@@ -223,12 +222,19 @@ class Watch:
             self._right_since[name] = before.since if was_candidate else new.since
             text = f"{new.words}: {new.reason}"
             self._tell(Notice(now, ADVICE, name, text, asdict(new)))
-        return after
+        elif new is None and old is not None:
+            how = "was followed" if old.action is Action.TURN_OFF else "ended"
+            text = f"{old.words} {how}: there is no speculation any more"
+            self._tell(Notice(now, ADVICE_ENDED, name, text, asdict(old)))
+        self.state = replace(self.state, advice={**self.state.advice, name: after})
 
-    def _act(self, present: Mapping[str, History], now: float) -> None:
+    def _act(self, names: Iterable[str], present: Mapping[str, History], now: float) -> None:
         if not self.rules.acts:
             return
-        for name, history in present.items():
+        for each in tuple(self.state.deeds.newest.values()):
+            if each.state is DeedState.DONE and each.replica not in present:
+                self._judge(each, now)  # others wait for it
+        for name, history in ((name, present[name]) for name in names if name in present):
             advised = self.state.advice.get(name)
             deed = self.state.deeds.newest.get(name)
             if deed is not None and is_undone(deed, history.last, self._worth_of(name).parts):
@@ -250,7 +256,9 @@ class Watch:
         if now - since < self.rules.advice.dwell_s:
             return  # the first advice stands sooner than that
         # Not of the time in which another advice was right: that was another traffic.
-        speed = self._speed(name, max(since, now - max(self.rules.window_s, _SHORTEST_S)), now)
+        speed = self._pasts.speed(
+            name, max(since, now - max(self.rules.window_s, _SHORTEST_S)), now
+        )
         if speed is None:
             return  # nobody could say later whether it helped
         most = self.rules.most_deeds_per_hour
@@ -260,12 +268,22 @@ class Watch:
         if parts:
             advice = replace(advice, benefit=min(parts, key=lambda each: each.estimate))
         deed = next_deed(self.state.deeds, advice, now, speed=speed, most_per_hour=most)
-        if deed is not None:
+        if deed is not None and not must_wait(self.state.deeds, deed, self._fellows(name)):
             self._tell(Notice(now, ACTION, name, f"{deed.words}: {advice.reason}", asdict(deed)))
             self.wanted.append(deed)
 
+    def _fellows(self, name: str) -> dict[str, bool]:
+        """Others of its engine and model that something was done to → whether they wrote texts
+        since, or are none of ours any more."""
+        kind = kind_of(self.histories[name])
+        return {
+            other: self._pasts.wrote_since(other, deed.at + _SETTLES_S)
+            for other, deed in self.state.deeds.newest.items()
+            if other != name and other in self.histories and kind_of(self.histories[other]) == kind
+        }
+
     def _judge(self, deed: Deed, now: float) -> None:
-        speed = self._speed(deed.replica, deed.at + _SETTLES_S, now)
+        speed = self._pasts.speed(deed.replica, deed.at + _SETTLES_S, now)
         worth = self._worth_of(deed.replica)
         part = "" if deed.benefit is None else deed.benefit.part
         benefit = next((each for each in worth.parts if each.part == part), None)
@@ -296,14 +314,7 @@ class Watch:
                 self.wanted.append(deed)
 
     def _worth_of(self, name: str) -> Worth:
-        return self._worth.get(name, Worth())
-
-    def _speed(self, name: str, start: float, end: float) -> Speed | None:
-        rows = self._rows[name][0].between(start, end) if name in self._rows else Rows.of(())
-        pace = token_pace(rows)
-        if pace is None or len(rows) < _SPEED_MINUTES:
-            return None
-        return Speed(pace.seconds, pace.error, pace.running)
+        return self._weighing.worth.get(name, Worth())
 
     def _tell(self, notice: Notice) -> None:
         """On the disk first, then in the state."""
@@ -343,19 +354,18 @@ class Watch:
             for name in self._presence.states
         ]
         fleet = self._view(FLEET, ReplicaState.UP, Growth.together(windows.values()))
+        drafting = [view.speculates for view in views if view.state is ReplicaState.UP]
+        if drafting and None not in drafting:
+            fleet = replace(fleet, speculates=any(drafting))
         num_up = sum(isinstance(each, Reading) for each in found.values())
         if not num_up:
             fleet = replace(fleet, state=ReplicaState.DOWN if found else ReplicaState.NEW)
-        if len(found) == 1:
-            advice = views[0].advice
-            shared = None if advice is None else replace(advice, replica=FLEET)
-            fleet = replace(fleet, advice=shared)
         notices = tuple(told.notice for told in self.events.recent[-_SHOWN:])
         return Snapshot(now, self.state.since, self.rules.window_s, tuple(views), fleet, notices)
 
     def _view(self, name: str, state: ReplicaState, window: Growth | None) -> ReplicaView:
         last = self.histories[name].last if name in self.histories else None
-        worth = self._worth.get(name, Worth())
+        worth = self._worth_of(name)
         advised = self.state.advice.get(name)
         return ReplicaView(
             name,
@@ -370,13 +380,8 @@ class Watch:
             worth.parts,
             self.state.standings.of(name),
             None if advised is None else advised.standing,
+            None if last is None else last.method,
         )
-
-
-def _seen(worth: Worth, windows: Sequence[Growth]) -> Seen:
-    rates = [rate for each in windows if (rate := each.per_second("num_tokens")) is not None]
-    busy = sum(min(each.gauge("running_requests") or 0.0, 1.0) for each in windows)
-    return Seen(worth.benefit, worth.parts, worth.by_k, sum(rates) if rates else None, busy)
 
 
 def _words(alarm: Alarm) -> str:

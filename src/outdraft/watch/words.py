@@ -97,7 +97,8 @@ def advice_texts(view: ReplicaView) -> Mapping[str, str]:
     if view.advice is not None:
         return _TEXTS[str(view.advice.action)]
     if view.benefit is None:
-        return _TEXTS["idle" if is_idle(view) else "unknown"]
+        is_plain = view.speculates is False
+        return _TEXTS["plain" if is_plain else "idle" if is_idle(view) else "unknown"]
     return _TEXTS["early" if view.benefit.low is None else "unclear"]
 
 

@@ -36,6 +36,8 @@ _DETECTORS: Mapping[str, Callable[[Past, float], str | None]] = {
         kv_squeeze,
     )
 }
+# Who drafts where that pays, and a little to try it, does so on purpose where it never does.
+_NOT_WHERE_IT_CHOOSES = ("nothing_proposed", "drafts_worthless")
 # The first explains the second, which is not said beside it.
 _EXPLAINS = (
     ("acceptance_collapsed", "acceptance_decays"),
@@ -50,7 +52,8 @@ def find_alarms(pasts: Mapping[str, Past], now: float) -> tuple[Alarm, ...]:
         name: {
             kind: evidence
             for kind, detect in _DETECTORS.items()
-            if (evidence := detect(past, now)) is not None
+            if not (past.drafts_as_it_pays and kind in _NOT_WHERE_IT_CHOOSES)
+            and (evidence := detect(past, now)) is not None
         }
         for name, past in pasts.items()
     }
@@ -61,7 +64,7 @@ def find_alarms(pasts: Mapping[str, Past], now: float) -> tuple[Alarm, ...]:
             if cause in kinds:
                 kinds.pop(effect, None)
     return tuple(
-        KINDS[kind].alarm(name, now, evidence)
+        KINDS[kind].alarm(name, now, evidence, model=pasts[name].model, engine=pasts[name].engine)
         for name, kinds in found.items()
         for kind, evidence in kinds.items()
     )

@@ -106,6 +106,7 @@ class Past:
     model: str | None = None
     is_off_on_purpose: bool = False  # speculation was turned off, or is about to be
     engine: str | None = None
+    drafts_as_it_pays: bool = False  # whether to draft is chosen in each round (our method auto)
 
 
 def _row(growth: Growth) -> tuple[float, ...]:

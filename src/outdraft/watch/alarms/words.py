@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import tomllib
 from collections.abc import Mapping
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from importlib.resources import files as resources
 
 from outdraft.watch.findings import FLEET, Alarm
+
+_NAMED = re.compile(r"\{(replica|model|engine)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +22,25 @@ class AlarmKind:
     ends_s: float  # so long without evidence, and it is over
     needs: str
     advice: str  # one line
-    command: str  # {replica}: its URL
+    command: str  # {replica}: its URL; {model}, {engine}: what it runs
 
-    def alarm(self, replica: str, since: float, evidence: str) -> Alarm:
-        command = self.command.replace("{replica}", shlex.quote(_url(replica)))
+    def alarm(
+        self,
+        replica: str,
+        since: float,
+        evidence: str,
+        *,
+        model: str | None = None,
+        engine: str | None = None,
+    ) -> Alarm:
+        first_model = (model or "").partition(",")[0]  # several are named with commas
+        known = {
+            "replica": _url(replica),
+            "model": first_model or "YOUR-MODEL",
+            "engine": engine or "YOUR-ENGINE",
+        }
+        # All at once: a name from outside may have the words of another in braces.
+        command = _NAMED.sub(lambda found: shlex.quote(known[found[1]]), self.command)
         return Alarm(self.name, replica, since, evidence, self.advice, command)
 
 

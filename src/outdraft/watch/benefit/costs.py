@@ -8,12 +8,12 @@ two loads would do; the rest is interpolated.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from outdraft.goodput import round_cost_from_speedup
-from outdraft.step_costs import DraftingCosts, StepCosts, interpolate, verification_costs
+from outdraft.step_costs import DraftingCosts, Line, StepCosts, verification_costs
 from outdraft.tune.arm import proposer_name
 from outdraft.tune.results import ArmResult, Results
 
@@ -47,6 +47,22 @@ class Costs:
     assumes: str = _TUNED
     table: StepCosts | None = None  # of steps by tokens, where it is known
     timed: StepCosts | None = None  # by the server at its start, with which live steps are compared
+    method: str | None = None  # with which rounds were measured
+    _plain: Line | None = field(init=False, repr=False, compare=False)  # seconds by load
+    _errors: Line = field(init=False, repr=False, compare=False)  # by load
+    # Each load's costs by draft length, beyond those of verifying
+    _drafting: tuple[DraftingCosts, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """A watch asks hundreds of times for each replica: what is the same is made once."""
+        plain = [(each.running, each.plain_s) for each in self.loads if each.plain_s]
+        errors = Line((each.running, each.error) for each in self.loads)
+        object.__setattr__(self, "_plain", Line(plain) if plain else None)
+        object.__setattr__(self, "_errors", errors)
+        drafting = (
+            DraftingCosts(each.rounds, self._verification(each.running)) for each in self.loads
+        )
+        object.__setattr__(self, "_drafting", tuple(drafting))
 
     @classmethod
     def from_results(cls, results: Results, proposer: str = "") -> "Costs | None":
@@ -58,7 +74,7 @@ class Costs:
         shares = {each.name: each.share_drafted for each in results.acceptance}
         seconds = {int(size): each for size, each in results.step_seconds.items()}
         table = StepCosts(seconds) if len(seconds) > 1 else None
-        loads = []
+        loads, methods = [], set()
         for load in results.loads:
             off_ms = () if load.off is None else load.off.tpot_ms
             arms = {}  # the error of each → its cost
@@ -66,6 +82,7 @@ class Costs:
                 if proposer_name(arm.speculation) == proposer and "tpot" in arm.ratios:
                     cost = _round_cost(arm, shares.get(proposer) or 1.0)
                     if cost is not None:
+                        methods.add(arm.speculation.method)
                         arms[_error(arm), arm.name] = cost
             if not arms or load.concurrency is None:
                 continue
@@ -80,7 +97,7 @@ class Costs:
                 )
             )
         loads.sort(key=lambda each: each.running)
-        return cls(tuple(loads), table=table) if loads else None
+        return cls(tuple(loads), table=table, method=methods.pop()) if loads else None
 
     @classmethod
     def from_steps(cls, step_seconds: Mapping[int, float]) -> "Costs | None":
@@ -104,23 +121,17 @@ class Costs:
         low, high = self.loads[0].running / _BEYOND, self.loads[-1].running * _BEYOND
         if not low <= running <= high:
             return None
-        points = [each.running for each in self.loads]
-        drafting = [
-            DraftingCosts(each.rounds, self._verification(each.running)).beyond_verification(k)
-            for each in self.loads
-        ]
-        beyond = interpolate(zip(points, drafting, strict=True), running)
+        drafting = (each.beyond_verification(k) for each in self._drafting)
+        points = (each.running for each in self.loads)
+        beyond = Line(zip(points, drafting, strict=True)).at(running)
         cost = max(beyond + self._verification(running)(k), 1.0)
-        errors = [each.error for each in self.loads]
-        error = interpolate(zip(points, errors, strict=True), running)
-        return cost, max(error, min(errors))
+        return cost, max(self._errors.at(running), min(each.error for each in self.loads))
 
     def _verification(self, running: float) -> Callable[[float], float]:
         """Draft tokens of each text → what verifying them costs, in plain steps."""
-        plain = [(each.running, each.plain_s) for each in self.loads if each.plain_s]
-        if self.table is None or not plain:
+        if self.table is None or self._plain is None:
             return lambda k: 1.0
-        plain_s = max(interpolate(plain, running), self.table.seconds(running))
+        plain_s = max(self._plain.at(running), self.table.seconds(running))
         return verification_costs(self.table, running, plain_s)
 
 

@@ -40,13 +40,13 @@ def costs_benefit(
 ) -> Benefit | None:
     """None where acceptance or load are not known, or the load is far from what was measured.
     With `k`: what drafts of at most so many tokens would give."""
-    seen = _Seen.of(fleet)
+    seen = _Seen.of(costs, fleet)
     return None if seen is None else _benefit(costs, seen, k)
 
 
 def benefit_at_k(costs: Costs, fleet: Mapping[str, Sequence[Growth]]) -> dict[int, Benefit]:
     """What every draft length up to the present one would give, as far as it can be said."""
-    seen = _Seen.of(fleet)
+    seen = _Seen.of(costs, fleet)
     if seen is None:
         return {}
     counts = Acceptance.total(each.acceptance for row in fleet.values() for each in row)
@@ -101,14 +101,51 @@ _Bands = Mapping[str, _Sums]  # by load
 
 
 @dataclass(frozen=True, slots=True)
+class _Band:
+    """Stretches with about the same load, and what all draft lengths that are asked about share."""
+
+    busy_s: float
+    running: float  # texts at a time
+    steps: float
+    written: float  # tokens after the first ones
+    rounds: float
+    mean_k: float
+    step_cost: tuple[float, float] | None  # of now
+    slower: float | None  # steps take so many times as long as costs say; None: it is not known
+    counts: Acceptance
+    longest: int  # draft
+    profile: RoundProfile | None
+
+    @classmethod
+    def of(cls, costs: Costs, sums: _Sums) -> "_Band | None":
+        """None where nothing was written."""
+        counts, tokens, texts = sums.counts, round(sums.tokens), round(sums.texts)
+        steps, written = counts.num_steps(tokens, texts), tokens - texts
+        if steps <= 0 or written <= 0:
+            return None
+        running = max(sums.busy_s / sums.seconds, 1.0)
+        rounds, mean_k = float(min(counts.num_drafts, steps)), counts.mean_k or 0.0
+        now = _step_cost(costs, running, rounds / steps, mean_k)
+        slower: float | None = 1.0
+        if costs.timed is not None and now is not None:
+            slower = _times_as_slow(costs.timed.seconds(running) * now[0] * steps / written, sums)
+        longest = _longest_draft(counts)
+        profile = RoundProfile.from_counts(counts, longest, tokens, texts) if longest else None
+        return cls(
+            sums.busy_s, running, steps, written, rounds, mean_k, now, slower, counts, longest,
+            profile,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class _Seen:
-    whole: _Bands
-    left_out: tuple[_Bands, ...]  # all but one unit each
+    whole: tuple[_Band, ...]
+    left_out: tuple[tuple[_Band, ...], ...]  # all but one unit each
     start: float
     end: float
 
     @classmethod
-    def of(cls, fleet: Mapping[str, Sequence[Growth]]) -> "_Seen | None":
+    def of(cls, costs: Costs, fleet: Mapping[str, Sequence[Growth]]) -> "_Seen | None":
         rows = [
             each
             for row in fleet.values()
@@ -126,15 +163,18 @@ class _Seen:
         units: dict[int, dict[str, _Sums]] = {}
         for each, part in zip(rows, parts, strict=True):
             unit = units.setdefault(part, {})
-            band = running_band(max(each.gauge("running_requests") or 0.0, 1.0))
-            unit[band] = unit.get(band, _Sums()) + _Sums.of(each)
+            load = running_band(max(each.gauge("running_requests") or 0.0, 1.0))
+            unit[load] = unit.get(load, _Sums()) + _Sums.of(each)
         # Those before a unit and those after it: every sum is made once.
         nothing: _Bands = {}
         before = list(accumulate(units.values(), _together, initial=nothing))
         after = list(accumulate(reversed(units.values()), _together, initial=nothing))
-        left_out = tuple(map(_together, before, after[-2::-1]))
+        whole, *left_out = (
+            tuple(band for sums in each.values() if (band := _Band.of(costs, sums)) is not None)
+            for each in (before[-1], *map(_together, before, after[-2::-1]))
+        )
         start, end = rows[0].start, max(each.end for each in rows)
-        return cls(before[-1], left_out, start, end)
+        return cls(whole, tuple(left_out), start, end)
 
 
 def _together(one: _Bands, other: _Bands) -> _Bands:
@@ -175,19 +215,18 @@ class _Speedup:
         return math.sqrt(self.low * self.high)
 
 
-def _speedup(costs: Costs, bands: _Bands, k: int | None) -> _Speedup | None:
+def _speedup(costs: Costs, bands: Sequence[_Band], k: int | None) -> _Speedup | None:
     """Band by band of load, then on average over the time of texts."""
     low = high = error = weight = running_sum = 0.0
     is_timed = True
-    for sums in bands.values():
-        running = max(sums.busy_s / sums.seconds, 1.0)
-        found = _in_band(costs, sums, running, k)
+    for band in bands:
+        found = _in_band(costs, band, k)
         if found is None:
             continue
-        low += sums.busy_s * found.low
-        high += sums.busy_s * found.high
-        error += sums.busy_s * found.value * found.error
-        weight, running_sum = weight + sums.busy_s, running_sum + sums.busy_s * running
+        low += band.busy_s * found.low
+        high += band.busy_s * found.high
+        error += band.busy_s * found.value * found.error
+        weight, running_sum = weight + band.busy_s, running_sum + band.busy_s * band.running
         is_timed &= found.is_timed
     if not weight:
         return None
@@ -195,34 +234,23 @@ def _speedup(costs: Costs, bands: _Bands, k: int | None) -> _Speedup | None:
     return replace(whole, error=error / weight / whole.value)
 
 
-def _in_band(costs: Costs, sums: _Sums, running: float, k: int | None) -> _Speedup | None:
-    counts, tokens, texts = sums.counts, round(sums.tokens), round(sums.texts)
-    steps: float = counts.num_steps(tokens, texts)
-    written = tokens - texts
-    if steps <= 0 or written <= 0:
-        return None
-    rounds, mean_k = float(min(counts.num_drafts, steps)), counts.mean_k or 0.0
-    now = _step_cost(costs, running, rounds / steps, mean_k)
-    slower: float | None = 1.0
-    if costs.timed is not None and now is not None:
-        slower = _times_as_slow(costs.timed.seconds(running) * now[0] * steps / written, sums)
-    then = now
-    if k is not None and rounds:
-        longest = _longest_draft(counts)
-        profile = RoundProfile.from_counts(counts, longest, tokens, texts) if longest else None
-        if profile is None:
+def _in_band(costs: Costs, band: _Band, k: int | None) -> _Speedup | None:
+    now, then = band.step_cost, band.step_cost
+    steps, written = band.steps, band.written
+    if k is not None and band.rounds:
+        if band.profile is None:
             return None
-        k = min(k, longest)  # drafts that are shorter already stay as they are
-        written, rounds = profile.num_tokens, profile.num_rounds_at(k)
-        steps, mean_k = profile.num_undrafted + rounds, _mean_draft_at(counts, k)
-        then = _step_cost(costs, running, rounds / steps, mean_k)
+        k = min(k, band.longest)  # drafts that are shorter already stay as they are
+        written, rounds = band.profile.num_tokens, band.profile.num_rounds_at(k)
+        steps, mean_k = band.profile.num_undrafted + rounds, _mean_draft_at(band.counts, k)
+        then = _step_cost(costs, band.running, rounds / steps, mean_k)
     if now is None or then is None:
         return None
     per_step, (step_cost, error) = written / steps, then
-    if slower is None:
+    if band.slower is None:
         known = speedup(per_step, step_cost)
         return _Speedup(known, known, error, is_timed=False)
-    found = _explained(per_step, step_cost, slower, now[0])
+    found = _explained(per_step, step_cost, band.slower, now[0])
     return _Speedup(min(found), max(found), error)
 
 
