@@ -49,6 +49,8 @@ def test_costs_of_another_method_say_nothing_of_it(method: str | None, is_used: 
     made = costs_for(histories["a"], EAGLE)
     assert made is not None
     assert (made is EAGLE) == is_used
+    unnamed = replace(EAGLE, method=None)
+    assert costs_for(histories["a"], unnamed) is unnamed
     found = weigh(dict(histories.items()), 300.0, now, EAGLE)["a"].benefit
     assert found is not None
     assert (found.assumes == EAGLE.assumes) == is_used

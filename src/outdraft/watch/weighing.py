@@ -107,8 +107,8 @@ def costs_for(history: History, baseline: Costs | None) -> Costs | None:
 
 
 def is_measured_with(costs: Costs | None, method: str | None) -> bool:
-    """Of a method that is not known, as of other engines, it is taken to be so."""
-    return costs is not None and method in (None, costs.method)
+    """Where one of the two is not known, as of other engines, it is taken to be so."""
+    return costs is not None and (method == costs.method or None in (method, costs.method))
 
 
 def costs_of(history: History) -> Costs | None:
