@@ -6,7 +6,7 @@
 
 /* Rows that share one reading of a panel: as many as there are registers for. */
 #if defined(__AVX512F__)
-enum { FLOAT_ROWS = 8, INT_ROWS = 6 };
+enum { FLOAT_ROWS = 12, INT_ROWS = 6 };
 #else
 enum { FLOAT_ROWS = 2, INT_ROWS = 1 };
 #endif
@@ -307,7 +307,8 @@ INLINE void compute(int rows, int format, const char *panel, const Inputs *in, i
 DISPATCH(int8_rows, INT8)
 DISPATCH(int4_rows, INT4)
 #undef CASES
-#define CASES CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)
+#define CASES CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10)    \
+              CASE(11) CASE(12)
 #else
 #define CASES CASE(1)
 DISPATCH(int8_rows, INT8)
