@@ -6,16 +6,16 @@
 
 /* Rows that share one reading of a panel: as many as there are registers for. */
 #if defined(__AVX512F__)
-enum { FLOAT_ROWS = 8, INT_ROWS = 6 };
+enum { FLOAT_ROWS = 12, INT_ROWS = 6 };
 #else
 enum { FLOAT_ROWS = 2, INT_ROWS = 1 };
 #endif
 
 /* Inputs that are added before they join the total: long sums of floats lose less so. */
 enum { SUMMED = 64 };
-/* Bytes between what is read and what is fetched. With several rows a panel is read too slowly for
- * the CPU to fetch ahead on its own. */
-enum { AHEAD = 4096 };
+/* Bytes between what is read and what is fetched. With several rows, or codes to unpack, a panel is
+ * read too slowly for the CPU to fetch far enough ahead on its own. */
+enum { AHEAD = 8192, LINE = 64 };
 enum { CODES = GROUP * PANEL / 2 };                       /* bytes of a group's 4-bit codes */
 enum { INT4_GROUP_BYTES = CODES + 2 * PANEL * 2 };        /* then scales and lows in 16 bits */
 enum { INT8_GROUP_BYTES = GROUP * PANEL + PANEL * 2 };
@@ -168,6 +168,11 @@ void round_group(const Inputs *inputs, int row, int group) {
 /* One panel of `rows` rows; `rows` is a constant in every call, so the loops are unrolled. */
 #define KERNEL INLINE void
 
+INLINE void fetch(const void *from, int num_bytes) {
+    for (int line = 0; line < num_bytes; line += LINE)
+        __builtin_prefetch((const char *)from + AHEAD + line);
+}
+
 KERNEL floats_kernel(int rows, int is_short, const char *panel, const Inputs *in, int row,
                      floats results[][2]) {
     const float *x[FLOAT_ROWS];
@@ -184,9 +189,11 @@ KERNEL floats_kernel(int rows, int is_short, const char *panel, const Inputs *in
             floats w0, w1;
             if (is_short) {
                 const uint16_t *w = (const uint16_t *)panel + (int64_t)k * PANEL;
+                fetch(w, PANEL * 2);
                 w0 = from_bfloat16(w), w1 = from_bfloat16(w + LANES);
             } else {
                 const float *w = (const float *)panel + (int64_t)k * PANEL;
+                fetch(w, PANEL * 4);
                 w0 = load(w), w1 = load(w + LANES);
             }
             for (int r = 0; r < rows; r++) {
@@ -220,6 +227,7 @@ KERNEL int8_kernel(int rows, const char *panel, const Inputs *in, int row, float
     for (int g = 0; g < in->num_inputs / GROUP; g++, at += in->num_rows, w += INT8_GROUP_BYTES) {
         const int8_t *codes = in->codes + at * GROUP;
         const uint16_t *scales = (const uint16_t *)(w + GROUP * PANEL);
+        fetch(w, INT8_GROUP_BYTES);
         ints part[INT_ROWS][2];
         for (int r = 0; r < rows; r++) part[r][0] = part[r][1] = all_int(in->offsets[at + r]);
         for (int j = 0; j < GROUP / 4; j++) {
@@ -249,8 +257,7 @@ KERNEL int4_kernel(int rows, const char *panel, const Inputs *in, int row, float
     for (int g = 0; g < in->num_inputs / GROUP; g++, at += in->num_rows, w += INT4_GROUP_BYTES) {
         const int8_t *codes = in->codes + at * GROUP;
         const uint16_t *scales = (const uint16_t *)(w + CODES);
-        for (int line = 0; rows > 2 && line < INT4_GROUP_BYTES; line += 64)
-            __builtin_prefetch(w + AHEAD + line);
+        fetch(w, INT4_GROUP_BYTES);
         ints part[INT_ROWS][2];
         for (int r = 0; r < rows; r++) part[r][0] = part[r][1] = all_int(0);
         for (int j = 0; j < GROUP / 8; j++) {
@@ -300,7 +307,8 @@ INLINE void compute(int rows, int format, const char *panel, const Inputs *in, i
 DISPATCH(int8_rows, INT8)
 DISPATCH(int4_rows, INT4)
 #undef CASES
-#define CASES CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)
+#define CASES CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10)    \
+              CASE(11) CASE(12)
 #else
 #define CASES CASE(1)
 DISPATCH(int8_rows, INT8)

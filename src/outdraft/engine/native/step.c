@@ -12,17 +12,36 @@
     int64_t size = model->hidden_size;                    \
     (void)thread, (void)layer, (void)size
 
+/* Small phases: rows of a chunk have so many numbers together that another thread is worth it. */
+enum { NUMBERS = 4096 };
+
+static int row_chunks(const Step *step, int rows) {
+    int64_t chunks = (int64_t)rows * step->model->hidden_size / NUMBERS;
+    return chunks < 1 ? 1 : chunks < rows ? (int)chunks : rows;
+}
+
+/* The first row of a chunk; of the one after the last, the number of rows. */
+static int first_row(const Step *step, int rows, int chunk) {
+    return (int)((int64_t)rows * chunk / row_chunks(step, rows));
+}
+
+#define EVERY_ROW(rows)                                                                    \
+    for (int row = first_row(step, rows, chunk), end = first_row(step, rows, chunk + 1);  \
+         row < end; row++)
+
 PHASE(start) {
     BEGIN;
-    start_row(step, chunk);
+    EVERY_ROW(step->batch->num_rows) start_row(step, row);
 }
 
 PHASE(norm) {
     BEGIN;
-    tap_row(step, index, chunk);
-    norm_row(step->stream + chunk * size, layer->attention_norm, (int)size, model->eps,
-             step->normed + chunk * size);
-    round_row(&layer->qkv, &step->normed_in, chunk);
+    EVERY_ROW(step->batch->num_rows) {
+        tap_row(step, index, row);
+        norm_row(step->stream + row * size, layer->attention_norm, (int)size, model->eps,
+                 step->normed + row * size);
+        round_row(&layer->qkv, &step->normed_in, row);
+    }
 }
 
 PHASE(project) {
@@ -33,7 +52,7 @@ PHASE(project) {
 
 PHASE(place) {
     BEGIN;
-    place_row(step, layer, chunk);
+    EVERY_ROW(step->batch->num_rows) place_row(step, layer, row);
 }
 
 PHASE(attend_to) {
@@ -43,7 +62,7 @@ PHASE(attend_to) {
 
 PHASE(round_attended) {
     BEGIN;
-    round_row(&layer->output, &step->attended_in, chunk);
+    EVERY_ROW(step->batch->num_rows) round_row(&layer->output, &step->attended_in, row);
 }
 
 PHASE(join) {
@@ -54,9 +73,11 @@ PHASE(join) {
 
 PHASE(norm_again) {
     BEGIN;
-    norm_row(step->stream + chunk * size, layer->mlp_norm, (int)size, model->eps,
-             step->middle + chunk * size);
-    round_row(&layer->gate_up, &step->middle_in, chunk);
+    EVERY_ROW(step->batch->num_rows) {
+        norm_row(step->stream + row * size, layer->mlp_norm, (int)size, model->eps,
+                 step->middle + row * size);
+        round_row(&layer->gate_up, &step->middle_in, row);
+    }
 }
 
 PHASE(gate) {
@@ -72,15 +93,17 @@ PHASE(lower) {
 
 PHASE(tap_last) {
     BEGIN;
-    tap_row(step, index, chunk);
+    EVERY_ROW(step->batch->num_rows) tap_row(step, index, row);
 }
 
 PHASE(norm_last) {
     BEGIN;
-    const float *from = step->stream + step->batch->wanted[chunk] * size;
-    memcpy(step->batch->hidden + chunk * size, from, size * sizeof(float));
-    norm_row(from, model->norm, (int)size, model->eps, step->last + chunk * size);
-    round_row(&model->head, &step->last_in, chunk);
+    EVERY_ROW(step->batch->num_wanted) {
+        const float *from = step->stream + step->batch->wanted[row] * size;
+        memcpy(step->batch->hidden + row * size, from, size * sizeof(float));
+        norm_row(from, model->norm, (int)size, model->eps, step->last + row * size);
+        round_row(&model->head, &step->last_in, row);
+    }
 }
 
 PHASE(score_tokens) {
@@ -93,23 +116,24 @@ PHASE(score_tokens) {
 static int plan(Step *step, Phase *phases) {
     const Model *model = step->model;
     const Batch *batch = step->batch;
-    int rows = batch->num_rows, count = 0, layers = model->num_layers;
-    phases[count++] = (Phase){start, 0, rows};
+    int small = row_chunks(step, batch->num_rows), wanted = row_chunks(step, batch->num_wanted);
+    int count = 0, layers = model->num_layers;
+    phases[count++] = (Phase){start, 0, small};
     for (int index = 0; index < layers; index++) {
         const Layer *layer = &model->layers[index];
-        if (!model->token_norm) phases[count++] = (Phase){norm, index, rows};
+        if (!model->token_norm) phases[count++] = (Phase){norm, index, small};
         phases[count++] = (Phase){project, index, num_chunks(step, &layer->qkv)};
-        phases[count++] = (Phase){place, index, rows};
+        phases[count++] = (Phase){place, index, small};
         phases[count++] = (Phase){attend_to, index, num_parts(step)};
-        if (rounds_after(step, layer)) phases[count++] = (Phase){round_attended, index, rows};
+        if (rounds_after(step, layer)) phases[count++] = (Phase){round_attended, index, small};
         phases[count++] = (Phase){join, index, num_chunks(step, &layer->output)};
-        phases[count++] = (Phase){norm_again, index, rows};
+        phases[count++] = (Phase){norm_again, index, small};
         phases[count++] = (Phase){gate, index, num_gate_chunks(step, layer)};
         phases[count++] = (Phase){lower, index, num_chunks(step, &layer->down)};
     }
     if (batch->num_taps && batch->taps[batch->num_taps - 1] == layers)
-        phases[count++] = (Phase){tap_last, layers, rows};
-    if (batch->num_wanted) phases[count++] = (Phase){norm_last, 0, batch->num_wanted};
+        phases[count++] = (Phase){tap_last, layers, small};
+    if (batch->num_wanted) phases[count++] = (Phase){norm_last, 0, wanted};
     if (batch->logits && batch->num_wanted)
         phases[count++] = (Phase){score_tokens, 0, num_chunks(step, &model->head)};
     return count;
