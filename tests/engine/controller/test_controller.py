@@ -43,12 +43,14 @@ def drive(
     seed: int = 0,
     *,
     is_graded: bool = True,
+    prompts: int = 0,
 ) -> list[list[DraftPlan]]:
-    """Plays rounds. Not `is_graded`: how sure the head is says nothing."""
+    """Plays rounds. Not `is_graded`: how sure the head is says nothing. `prompts`: tokens of other
+    texts that are read in each."""
     chance, history = np.random.default_rng(seed), []
     for now in range(rounds):
         right, grades = {}, {}
-        for wish in controller.wish(batch):
+        for wish in controller.wish(batch, other_tokens=prompts):
             if wish.k:
                 plan = DraftPlan(wish.id, "head", wish.k, Why.PAYS)
                 right[wish.id] = (chance.random(wish.k) < rate(plan, now)).tolist()
@@ -65,7 +67,8 @@ def drive(
             outcomes.append(Outcome(plan.id, plan.proposer, plan.k, accepted))
         written = [len(each) for each in grades.values()]
         drafting = costs.drafting("head", max(written, default=0), sum(written))
-        seconds = costs.verification(len(batch) + sum(plan.k for plan in plans), len(batch), 200)
+        tokens = len(batch) + prompts + sum(plan.k for plan in plans)
+        seconds = costs.verification(tokens, len(batch), 200)
         controller.observe(outcomes, StepTimes(seconds, {"head": drafting} if written else {}))
         history.append(plans)
     return history
@@ -232,6 +235,19 @@ def test_nobody_waits_long_for_the_drafts_of_others() -> None:
     assert steps / 400 < 1.05
 
 
+@pytest.mark.parametrize("prompts", [0, 4096])
+def test_who_ends_early_brings_prompts_for_which_others_wait(prompts: int) -> None:
+    """Three of four texts gain from drafts that cost next to nothing. Where reading prompts takes
+    most of the time, they would gain little of it, and the fourth would lose much."""
+    rates = [0.95, 0.95, 0.95, 0.02]
+    batch = candidates(4, left=400)
+    history = drive(
+        Controller(FLAT), 300, batch, lambda plan, now: rates[plan.id], FLAT, prompts=prompts
+    )
+    drafted = np.mean([mean_k(history[100:], id) for id in range(3)])
+    assert drafted < 0.2 if prompts else drafted > 3
+
+
 def waited_long(controller: Controller, costs: RoundCosts) -> None:
     """Of four texts the last one got nothing, and waited for the drafts of others."""
     rates = [0.9, 0.9, 0.9, 0.02]
@@ -276,9 +292,11 @@ def test_who_holds_others_up_is_told_so() -> None:
     history = drive(
         Controller(steep), 200, batch, lambda plan, now: 0.02 if plan.id else 0.95, steep
     )
-    known = history[60:]
-    reasons = [{plan.why for plans in known for plan in plans if plan.id == id} for id in (0, 7)]
-    assert [Why.HOLDS_UP in each for each in reasons] == [True, False]
+    reasons = [[plan.why for plans in history[60:] for plan in plans if plan.id == id]
+               for id in (0, 7)]  # fmt: skip
+    good, bad = (each.count(Why.HOLDS_UP) for each in reasons)
+    assert good > 20
+    assert bad < 3
 
 
 def test_prompts_in_the_step_make_no_draft_cheaper() -> None:

@@ -167,7 +167,13 @@ class Controller:
             )
             row.proposer = self._number(each.proposer) if each.proposer is not None else -1
         self._library.learn_round(
-            byref(native), self._plans, self._outcomes, num, self._rounds, byref(settled)
+            byref(native),
+            self._plans,
+            self._outcomes,
+            num,
+            times.verification,
+            self._rounds,
+            byref(settled),
         )
         # A step that reads prompts says little about one that does not.
         if times.verification > 0 and native.tokens <= 2 * native.num:

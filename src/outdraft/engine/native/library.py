@@ -19,6 +19,7 @@ from outdraft.errors import OutdraftError
 FORMATS = {"float32": 0, "bfloat16": 1, "int8": 2, "int4": 3}
 GROUP = 32  # inputs that are rounded together
 LANES = 16  # numbers of a vector
+_DIGEST = 64  # characters
 
 
 class CProduct(Structure):
@@ -130,15 +131,19 @@ def library() -> Any | None:
     return None
 
 
+def sources_of(lib: Any) -> str:
+    """The digest of the sources that a library was made of; "none" where it does not say."""
+    try:
+        return (ctypes.c_char * _DIGEST).in_dll(lib, "sources_digest").raw.decode()
+    except ValueError:
+        return "none"
+
+
 def _check_sources(lib: Any, folder: Path) -> None:
     """With structures of other sources a library writes anywhere. Wheels hold no sources."""
     files = sorted(folder.glob("*.[ch]"))
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-    try:
-        carried = (ctypes.c_char * len(digest)).in_dll(lib, "sources_digest").raw.decode()
-    except ValueError:
-        carried = "none"
-    if files and carried != digest:
+    if files and sources_of(lib) != digest:
         raise OutdraftError(
             f"{folder} holds a library of other C sources than those beside it; run `make native`, "
             "or set OUTDRAFT_NO_NATIVE=1 to do without"

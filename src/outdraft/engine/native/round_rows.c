@@ -4,7 +4,7 @@
 #include <string.h>
 
 static const double MOST_WEIGHT = 4.0; /* of a token of a text that is late */
-static const double LATER = 0.03; /* of its plain steps that a text may end later */
+static const double LATER = 0.03; /* of its time without speculation that a text may end later */
 
 double step_seconds(const Controller *c, int tokens) {
     double more = fmax(c->context - c->shortest, 0.0);
@@ -84,8 +84,12 @@ const Lookup *best_lookup(const Controller *c, const Candidate *each, double val
     return best;
 }
 
-double lag_allowed(const Text *text, int left) {
-    return LATER * (text->written + (left < HORIZON ? left : HORIZON));
+double prompts_of_token(const Controller *c) {
+    return c->writing > 0 ? c->reading / c->writing : 0.0;
+}
+
+double lag_allowed(const Text *text, int left, double prompts) {
+    return LATER * (1 + prompts) * (text->written + (left < HORIZON ? left : HORIZON));
 }
 
 int is_in_time(const Candidate *each) { return each->lateness > 0 && each->lateness < 1; }

@@ -4,12 +4,14 @@
 #include "round_rows.h"
 
 static const double MEMORY = 0.9; /* of what a text gets and takes, from round to round */
+static const double READING_KEPT = 0.99; /* of what reading prompts took, likewise */
 enum { MOST_TRIES = 4 /* until an allocation holds nobody up */ };
 
 /* ---------------------------------------------------------------- what is verified */
 
-/* What the draft wrote, or a lookup where that is worth more, at the price that a token had in the
- * last round. */
+/* What the draft wrote, or a lookup where that is worth more, at the price that tokens had on average
+ * in the last round. (That of one token more can be many times as high: where a step just holds as
+ * many rows as share one reading of the weights.) */
 static void choose_drafts(const Controller *c, const Rows *rows) {
     for (int row = 0; row < c->num; row++) {
         const Candidate *each = rows->candidates + row;
@@ -24,11 +26,11 @@ static void choose_drafts(const Controller *c, const Rows *rows) {
             memcpy(plan->grades, each->grades, sizeof plan->grades);
             expect_gains(c->kinds + c->draft_kind, c->texts + each->text, c->draft, each->grades,
                          each->num_drafted, gains);
-            best = worth_of(gains, c->width, rows->values[row], c->price, &count);
+            best = worth_of(gains, c->width, rows->values[row], c->average, &count);
         }
         if (each->room <= 0) continue;
         const Lookup *lookup =
-            best_lookup(c, each, rows->values[row], c->price, own, &worth, &count);
+            best_lookup(c, each, rows->values[row], c->average, own, &worth, &count);
         if (!lookup || (each->num_drafted && worth <= best)) continue;
         memcpy(gains, own, c->width * sizeof *gains);
         plan->proposer = lookup->proposer;
@@ -55,6 +57,7 @@ static double expected_tokens(const Controller *c, const Rows *rows, int row) {
  * writes. Where all together gain much, some may wait. (What reading takes was charged.) */
 static int allocate(Controller *c, const Rows *rows, double drafting, double *price) {
     double others = rows->verification[0] - c->plain; /* seconds, of prompts */
+    double prompts = prompts_of_token(c);
     memset(rows->is_drafted, 0, (size_t)c->num * sizeof *rows->is_drafted); /* drafting is paid */
     Offers offers = {.gains = rows->gains, .values = rows->values,
                      .verification = rows->verification, .is_drafted = rows->is_drafted,
@@ -62,20 +65,19 @@ static int allocate(Controller *c, const Rows *rows, double drafting, double *pr
                      .memory = rows->offered};
     for (int try = 0; try < MOST_TRIES; try++) {
         if (!allocate_drafts(&offers, rows->lengths, price)) return try > 0;
-        double least = INFINITY, tokens = 0.0;
+        double least = INFINITY, mean = 0.0;
         double seconds = rows->verification[total_of(c, rows)] + drafting - others;
         for (int row = 0; row < c->num; row++) {
             const Candidate *each = rows->candidates + row;
             const Text *text = c->texts + each->text;
             double own = expected_tokens(c, rows, row);
-            tokens += own / c->num;
-            if (is_in_time(each)) continue;
-            double allowed = lag_allowed(text, each->left);
-            least = fmin(least, c->plain * (own + fmax(allowed - text->lag, 0.0)));
+            mean += own / c->num;
+            double spare = fmax(lag_allowed(text, each->left, prompts) - text->lag, 0.0);
+            if (!is_in_time(each)) least = fmin(least, (1 + prompts) * own + spare);
         }
-        if (seconds <= least + TINY * c->plain || tokens * c->plain >= LARGE_GAIN * seconds)
-            return try > 0;
-        offers.most_seconds = others + least - drafting;
+        double steps = seconds / c->plain + prompts * mean;
+        if (steps <= least + TINY || (1 + prompts) * mean >= LARGE_GAIN * steps) return try > 0;
+        offers.most_seconds = others + c->plain * (least - prompts * mean) - drafting;
     }
     memset(rows->lengths, 0, (size_t)c->num * sizeof *rows->lengths);
     *price = 0.0;
@@ -165,7 +167,6 @@ void plan_round(Controller *c, const Candidate *candidates, Plan *plans) {
     if (!c->is_held_back) is_limited = allocate(c, &rows, drafting, &price);
     if (price) {
         int total = total_of(c, &rows);
-        c->price = price;
         c->average = (rows.verification[total] - rows.verification[0]) / total;
     }
     account(c, &rows, drafting, price);
@@ -180,8 +181,34 @@ void plan_round(Controller *c, const Candidate *candidates, Plan *plans) {
 
 /* ---------------------------------------------------------------- what became of it */
 
+/* Of a plan as far as it was drafted. */
+static double tokens_of(const Plan *plan, const Outcome *outcome) {
+    if (!outcome->drafted || outcome->proposer != plan->proposer || !plan->k) return 1.0;
+    return 1 + (plan->expected - 1) * fmin((double)outcome->drafted / plan->k, 1.0);
+}
+
+/* How far each is behind speculation off. `steps`: plain ones that the round took, without prompts. */
+static void book_lags(Controller *c, const Plan *plans, const Outcome *outcomes, int32_t num,
+                      double steps, double reading) {
+    double mean = 0.0;
+    for (int each = 0; each < num; each++)
+        mean += tokens_of(plans + outcomes[each].plan, outcomes + each) / num;
+    c->reading = READING_KEPT * c->reading + reading;
+    c->writing = READING_KEPT * c->writing + mean * c->plain;
+    double prompts = prompts_of_token(c);
+    for (const Outcome *each = outcomes; each < outcomes + num; each++) {
+        const Plan *plan = plans + each->plan;
+        Text *text = c->texts + plan->text;
+        double tokens = tokens_of(plan, each);
+        double read = c->prices.catch_up * plan->behind / c->plain; /* it gets tokens for that */
+        double lag = text->lag + steps + prompts * mean - read - (1 + prompts) * tokens;
+        text->written += tokens;
+        text->lag = fmin(lag, lag_allowed(text, HORIZON, prompts));
+    }
+}
+
 void learn_round(Controller *c, const Plan *plans, const Outcome *outcomes, int32_t num,
-                 Round *rounds, Settled *settled) {
+                 double seconds, Round *rounds, Settled *settled) {
     int count = 0, drafted = 0, by_draft = 0;
     double weights = 0.0, accepted = 0.0;
     for (int row = 0; row < c->num; row++) {
@@ -215,16 +242,9 @@ void learn_round(Controller *c, const Plan *plans, const Outcome *outcomes, int3
     settled->emitted = 1 + (weights > 0 ? accepted / weights : 0.0);
     settled->tokens = c->tokens + drafted;
     settled->drafts = by_draft;
-    double steps = 1 + (settled->verification + settled->drafting - c->without) / c->plain;
-    for (const Outcome *each = outcomes; each < outcomes + num; each++) {
-        const Plan *plan = plans + each->plan;
-        Text *text = c->texts + plan->text;
-        double tokens = 1.0;
-        double reading = c->prices.catch_up * plan->behind / c->plain; /* it gets tokens for that */
-        if (each->drafted && each->proposer == plan->proposer && plan->k) /* as far as drafted */
-            tokens += (plan->expected - 1) * fmin((double)each->drafted / plan->k, 1.0);
-        text->written += tokens;
-        text->lag = fmin(text->lag + steps - reading - tokens, lag_allowed(text, HORIZON));
-    }
+    double more = settled->verification - c->without;
+    double steps = 1 + (more + settled->drafting) / c->plain;
+    double reading = c->tokens > c->num ? fmax(seconds - c->plain - more, 0.0) : 0.0;
+    book_lags(c, plans, outcomes, num, steps, reading);
     learn_rounds(c->kinds, c->num_kinds, c->texts, rounds, count, c->now);
 }

@@ -55,8 +55,10 @@ typedef struct {
     double per_sequence, per_read, per_row_read, shortest; /* shortest: context that was timed */
     Prices prices;
     double *memory;  /* for a round */
-    double price;    /* of a token more in the last round with drafts, in seconds */
-    double average;  /* of all its tokens */
+    double average;  /* seconds of a verified token in the last round with drafts */
+    /* Of late, in seconds: of reading prompts, and of plain steps for as many tokens as were
+     * written meanwhile. */
+    double reading, writing;
     double money;    /* seconds for probes; what they cost is taken off */
     int64_t now;
     int32_t num_kinds, draft, draft_kind, max_k, max_lookup; /* draft: its proposer; -1: none */
@@ -83,5 +85,6 @@ void wish_drafts(Controller *controller, const Candidate *candidates, int32_t nu
                  int32_t other_tokens, Wish *wishes);
 /* What is verified, of the same candidates after that. */
 void plan_round(Controller *controller, const Candidate *candidates, Plan *plans);
+/* seconds: of the step without drafting, as measured; 0: not known. */
 void learn_round(Controller *controller, const Plan *plans, const Outcome *outcomes, int32_t num,
-                 Round *rounds, Settled *settled);
+                 double seconds, Round *rounds, Settled *settled);

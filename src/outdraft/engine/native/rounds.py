@@ -161,8 +161,9 @@ class CController(Structure):
         ("shortest", c_double),
         ("prices", CPrices),
         ("memory", c_void_p),
-        ("price", c_double),
         ("average", c_double),
+        ("reading", c_double),
+        ("writing", c_double),
         ("money", c_double),
         ("now", c_int64),
         ("num_kinds", c_int32),
@@ -221,7 +222,8 @@ def rounds_library() -> Any:
     ]  # fmt: skip
     lib.plan_round.argtypes = [controller, POINTER(CCandidate), plans]
     lib.learn_round.argtypes = [
-        controller, plans, POINTER(COutcome), c_int32, POINTER(CRound), POINTER(CSettled),
+        controller, plans, POINTER(COutcome), c_int32, c_double, POINTER(CRound),
+        POINTER(CSettled),
     ]  # fmt: skip
     for each in (lib.kind_begin, lib.text_begin, lib.expect_gains, lib.expect_worth,
                  lib.learn_grades, lib.work_out_shares, lib.learn_rounds, lib.wish_drafts,

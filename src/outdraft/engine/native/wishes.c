@@ -80,7 +80,7 @@ static int best_depth(const Controller *c, const Rows *rows, double *tokens) {
 
 /* Whether somebody would wait too long for drafts of others, and all together gain little. */
 static int holds_up(const Controller *c, const Rows *rows, int depth, double price) {
-    double least = INFINITY, tokens = 0.0, verified = 0.0;
+    double least = INFINITY, mean = 0.0, verified = 0.0, prompts = prompts_of_token(c);
     int drafted = 0;
     for (int row = 0; row < c->num; row++) {
         const Candidate *each = rows->candidates + row;
@@ -94,12 +94,13 @@ static int holds_up(const Controller *c, const Rows *rows, int depth, double pri
             own += (rows->gains[item] + rows->rivals[row] + c->prices.per_token * at +
                     price * rows->taken[item]) / rows->values[row];
         }
-        tokens += own / c->num;
-        if (!is_in_time(each))
-            least = fmin(least, own + fmax(lag_allowed(text, each->left) - text->lag, 0.0));
+        mean += own / c->num;
+        double spare = fmax(lag_allowed(text, each->left, prompts) - text->lag, 0.0);
+        if (!is_in_time(each)) least = fmin(least, (1 + prompts) * own + spare);
     }
-    double seconds = c->plain + drafting_seconds(&c->prices, depth, drafted, 0) + price * verified;
-    return tokens * c->plain < LARGE_GAIN * seconds && seconds > (least + TINY) * c->plain;
+    double more = drafting_seconds(&c->prices, depth, drafted, 0) + price * verified;
+    double steps = 1 + more / c->plain + prompts * mean;
+    return steps > least + TINY && (1 + prompts) * mean < LARGE_GAIN * steps;
 }
 
 /* One token for some without drafts, as far as there is money for drafting them. */
