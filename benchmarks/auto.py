@@ -16,8 +16,10 @@ alike: where some end early, more prompts are read by then, and more slow texts 
 All arms write the block's texts at once, step by step in one process: the next step is of the arm
 that has written the least share of its tokens, and each arm has a clock of its own, which its own
 steps move. So whatever the machine does meets all of them. They share the weights; KV caches are
-made anew for each round, because where one lies in memory changes the speed by some 4 %. What was
-measured is in the journal, so that a run that was stopped, or reached --limit-s, goes on there.
+made anew for each round, because where one lies in memory changes the speed by some 4 %. Method
+auto keeps what it has learned from round to round, as a server does that runs for days; its first
+round is reported apart. What was measured is in the journal, so that a run that was stopped, or
+reached --limit-s, goes on there; it learns anew then.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ from typing import Any
 from arms import machine_line, ratio, ratio_text
 from outdraft import Engine, SamplingParams, Speculation, load_engine
 from outdraft.engine import assemble, loading
+from outdraft.engine.controller import Controller
+from outdraft.engine.drafting import AutoDrafting
 from outdraft.engine.outputs import Generation
 from outdraft.stats.percentiles import percentile
 from outdraft.workload.sets import built_in
@@ -223,6 +227,7 @@ def start_engines(arms: list[str], quantization: str) -> dict[str, Engine]:
 def measure(args: argparse.Namespace, journal: Path, done: set[tuple[str, int, int]]) -> None:
     """All blocks that the journal lacks, until time is up."""
     began = time.monotonic()
+    learned: Controller | None = None
     share_weights()
     for round_ in range(args.rounds):
         blocks = [
@@ -236,6 +241,10 @@ def measure(args: argparse.Namespace, journal: Path, done: set[tuple[str, int, i
         arms = args.arms.split(",")
         random.Random(f"{round_}").shuffle(arms)
         engines = start_engines(arms, args.quantization)
+        if "auto" in engines:
+            drafting = engines["auto"].drafting
+            assert isinstance(drafting, AutoDrafting)
+            drafting._controller = learned = learned or drafting._controller
         for cell, concurrency, _ in blocks:
             if time.monotonic() - began > args.limit_s:
                 print("time is up; start again to go on", flush=True)
@@ -281,6 +290,18 @@ def tail(blocks: list[Any], plain: list[Any]) -> float:
 
 def report(records: list[dict[str, Any]]) -> None:
     print(machine_line())
+    first = min(each["round"] for each in records)
+    parts = {
+        "the first round": [each for each in records if each["round"] == first],
+        "later rounds": [each for each in records if each["round"] > first],
+    }
+    for name, part in parts.items():
+        if part:
+            print(f"\n{name}")
+            table(part)
+
+
+def table(records: list[dict[str, Any]]) -> None:
     print(
         f"{'cell':9} {'at a time':>9} {'n':>3}  {'auto / off':20} {'best fixed':15} "
         f"{'auto / best fixed':20} {'P99 e2e / off':>13}  texts"

@@ -8,11 +8,15 @@ from collections.abc import Sequence as Seq
 from pathlib import Path
 
 import pytest
+import torch
 
 from outdraft import Engine, SamplingParams, Speculation, load_engine
+from outdraft.catalog import ModelFiles
+from outdraft.engine import kept_costs as keeping
 from outdraft.engine.costs import time_rounds
-from outdraft.engine.kept_costs import KeptCosts
+from outdraft.engine.kept_costs import KeptCosts, kept_costs
 from outdraft.engine.loading import BLOCK_SIZE, with_cache
+from outdraft.engine.native.library import library
 from outdraft.engine.proposers.proposer import DraftRequest, Proposal
 from outdraft.errors import OptionError
 from outdraft.speculation import OFF
@@ -151,6 +155,23 @@ def test_costs_of_a_busy_moment_are_kept_for_minutes(tmp_path: Path) -> None:
             os.utime(path, (then, then))
             found.append(kept.read() is not None)
         assert found == [True, is_steady]
+
+
+@pytest.mark.skipif(library() is None, reason="the library is not compiled here")
+def test_costs_of_other_compiled_code_are_not_taken(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "_SETTLED_S", 0)
+
+    def where() -> Path:
+        kept = kept_costs({"target": ModelFiles("tiny", folder)}, torch.device("cpu"))
+        assert kept is not None
+        return kept._path
+
+    usual = where()
+    assert where() == usual
+    monkeypatch.setattr(keeping, "sources_of", lambda library: "others")
+    assert where() != usual
 
 
 def test_costs_of_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

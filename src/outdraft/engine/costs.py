@@ -17,7 +17,8 @@ from outdraft.engine.sequence import SamplingParams, Sequence
 from outdraft.speculation import LOOKED_UP
 from outdraft.step_costs import DraftPoint, ProposerCosts, RoundCosts, StepPoint
 
-_SIZES = (1, 4, 6, 7, 8, 16, 32, 64)  # 7: some kernels get slower about there
+# Rows that share one reading of the weights: up to 6 or 12, by format. The next one is dearer.
+_SIZES = (1, 4, 6, 7, 8, 12, 13, 16, 24, 32, 64)
 _CONTEXT = 128  # tokens before those that are timed: a short chat
 _LONG_CONTEXT = 1024
 # (tokens of each, sequences, context), beside single sequences of each size

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from outdraft.catalog import ModelFiles, default_cache_dir
+from outdraft.engine.native.library import library, sources_of
 from outdraft.errors import OutdraftError
 from outdraft.step_costs import RoundCosts
 from outdraft.version import __version__
@@ -25,13 +26,16 @@ _FORM = 4  # of the file
 def kept_costs(
     models: Mapping[str, ModelFiles], device: torch.device, **others: object
 ) -> "KeptCosts | None":
-    """Under a name for all that costs depend on: files by size and time, the machine, the version,
-    and `others` such as dtypes. None for models that were written a moment ago."""
+    """Under a name for all that costs depend on: files by size and time, the machine, the version
+    with its compiled code, and `others` such as dtypes. None for models that were written a moment
+    ago."""
     is_cpu = device.type == "cpu"
     where = platform.node() if is_cpu else torch.cuda.get_device_name(device)
     threads = torch.get_num_threads() if is_cpu else None
     kind = torch.backends.cpu.get_cpu_capability()
-    parts = [_FORM, __version__, torch.__version__, where, kind, threads, sorted(others.items())]
+    lib = library()
+    code = __version__, torch.__version__, None if lib is None else sources_of(lib)
+    parts: list[object] = [_FORM, *code, where, kind, threads, sorted(others.items())]
     newest = 0.0
     for name, model in sorted(models.items()):
         for file in sorted(model.path.iterdir()) if model.path.is_dir() else [model.path]:
