@@ -303,3 +303,19 @@ def test_what_is_no_history(data: dict[str, object]) -> None:
 
 def test_a_history_is_small() -> None:
     assert len(compact(history_to_json(watched(48 * 3600, 60.0)))) < 120_000
+
+
+def test_a_model_that_is_on_no_page_outlives_a_restart_of_the_watch() -> None:
+    """llama.cpp is asked for it; without it no other replica would be a fellow of this one."""
+    history = History(5.0)
+    for at in (1000.0, 1005.0):
+        page = f"llamacpp:tokens_predicted_total {at}\nllamacpp:requests_processing 1\n"
+        history.add(replace(reading_of(page, at, "b4000"), model="/models/a.gguf"))
+    read = history_from_json(json.loads(json.dumps(history_to_json(history))))
+    assert read.last is not None
+    assert (read.last.engine, read.last.model, read.last.version) == (
+        "llamacpp", "/models/a.gguf", "b4000",
+    )  # fmt: skip
+    written = history_to_json(history)
+    del written["last"]["model"]  # as an earlier version wrote it
+    assert history_from_json(written).last is not None

@@ -379,11 +379,14 @@ def _less(after: list[int], before: list[int]) -> list[int]:
 
 
 def to_json(reading: Reading) -> dict[str, Any]:
-    """A line of a recorded history: the page itself, from which the rest follows."""
-    version = {} if reading.version is None else {"version": reading.version}
-    return {"at": reading.at, "page": reading.page, **version}
+    """A line of a recorded history: the page itself, from which the rest follows, and what is on no
+    page of some engines."""
+    asked = {"version": reading.version, "model": reading.model}
+    said = {name: value for name, value in asked.items() if value is not None}
+    return {"at": reading.at, "page": reading.page, **said}
 
 
 def from_json(data: Mapping[str, Any]) -> Reading:
     page = {str(key): float(value) for key, value in data["page"].items()}
-    return read_page(page, data["at"], data.get("version"))
+    reading = read_page(page, data["at"], data.get("version"))
+    return replace(reading, model=data.get("model") or reading.model)
