@@ -16,7 +16,7 @@ from aiohttp import web
 
 from outdraft.backends.backend import Serving
 from outdraft.observe.fetch import open_session
-from outdraft.speculation import Speculation
+from outdraft.speculation import Schedule, Speculation
 from outdraft.testing.fake_server import refusing_url
 from outdraft.watch.acting import Acting, Known, changed
 from outdraft.watch.actions import Deed, Passing
@@ -225,3 +225,27 @@ def test_what_a_deed_makes_of_a_speculation() -> None:
     assert changed(ngram, LOWER).k == 2
     by_load = changed(ngram, FOR)
     assert [by_load.k_at(n) for n in (1, 8, 9, 16, 17, 100)] == [5, 5, 0, 0, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("deed", "schedule"),
+    [
+        (LOWER, ((1, 8, 2), (9, 65536, 0))),
+        (replace(LOWER, k=5), ((1, 8, 4), (9, 65536, 0))),
+        (replace(FOR, part="3-4 at a time"), ((1, 2, 4), (3, 4, 0), (5, 8, 4), (9, 65536, 0))),
+        (replace(FOR, part="9-16 at a time"), ((1, 8, 4), (9, 65536, 0))),
+    ],
+)
+def test_a_schedule_that_tune_recommended_is_lowered_and_never_lifted(
+    deed: Deed, schedule: Schedule
+) -> None:
+    recommended = Speculation("ngram", 4, schedule=((1, 8, 5), (9, 65536, 0)))
+    made = changed(recommended, deed)
+    assert made.schedule == schedule
+    assert made.k == max(k for _, _, k in schedule)
+
+
+def test_a_speculation_of_which_nothing_is_left_is_off() -> None:
+    only = Speculation("ngram", 5, schedule=((1, 4, 5), (5, 64, 0)))
+    assert changed(only, replace(FOR, part="1 at a time, 2-4 at a time")).is_off
+    assert changed(Speculation("ngram", 5), replace(LOWER, k=8)) == Speculation("ngram", 5)

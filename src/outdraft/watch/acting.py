@@ -22,7 +22,7 @@ from outdraft.observe.fetch import page_url
 from outdraft.speculation import OFF, Speculation
 from outdraft.watch.actions import OURS, Deed, Passing
 from outdraft.watch.findings import Action
-from outdraft.watch.limits import ServerLimits, loads_of
+from outdraft.watch.limits import ByLoad, ServerLimits, loads_of, lowered, without_loads
 from outdraft.whole_file import write_json, write_text
 
 _LIMIT_S = 10.0
@@ -162,23 +162,26 @@ class Acting:
 
 
 def changed(speculation: Speculation, deed: Deed) -> Speculation:
-    """The speculation that the deed makes of it."""
+    """What the deed makes of it: a schedule that is there is lowered, never lifted."""
     if deed.action is Action.TURN_OFF or speculation.is_off:
         return OFF
-    if deed.action is Action.LOWER_K and deed.k:
-        return replace(speculation, k=deed.k, schedule=())
+    before = tuple((start, min(k, speculation.k)) for start, _, k in speculation.schedule)
+    before = before or ((1, speculation.k),)
+    if deed.action is Action.LOWER_K and deed.k is not None:
+        return _with_ks(speculation, lowered(before, deed.k))
     loads = loads_of(deed.part)
     if loads is None:
         raise OutdraftError(f"no engine has a flag that switches speculation by {deed.part!r}")
-    schedule: list[tuple[int, int, int]] = []
-    start = 1
-    for first, last in loads:
-        if first > start:
-            schedule.append((start, first - 1, speculation.k))
-        schedule.append((first, last, 0))
-        start = last + 1
-    schedule.append((start, _MANY, speculation.k))
-    return replace(speculation, schedule=tuple(schedule))
+    return _with_ks(speculation, without_loads(before, loads))
+
+
+def _with_ks(speculation: Speculation, ks: ByLoad) -> Speculation:
+    longest = max(k for _, k in ks)
+    if not longest:
+        return OFF
+    ends = [start - 1 for start, _ in ks[1:]] + [max(_MANY, ks[-1][0])]
+    schedule = tuple((start, end, k) for (start, k), end in zip(ks, ends, strict=True))
+    return replace(speculation, k=longest, schedule=schedule if len(ks) > 1 else ())
 
 
 def _plain(deed: Deed) -> dict[str, object]:

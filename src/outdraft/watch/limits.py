@@ -1,4 +1,4 @@
-"""Limits of draft lengths that our own server takes while it runs: what a deed makes of them. Pure.
+"""Limits of draft lengths that a server takes while it runs: what a deed makes of them. Pure.
 
 The server's words for them are those of `POST /admin/speculation`.
 """
@@ -6,7 +6,7 @@ The server's words for them are those of `POST /admin/speculation`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,7 +57,7 @@ class ServerLimits:
         return {"schedule": [list(each) for each in self.by_load], **more}
 
     def lowered(self, k: int) -> ServerLimits:
-        return replace(self, by_load=_lower(self.by_load, ((1, k),)))
+        return replace(self, by_load=lowered(self.by_load, k))
 
     def without_drafts(self, part: str) -> ServerLimits | None:
         """For a part of the traffic; None where our server has no words for it."""
@@ -70,11 +70,7 @@ class ServerLimits:
             )
         if (loads := loads_of(part)) is None:
             return None
-        ks = {1: MAX_K}
-        for first, last in loads:
-            ks[first] = 0
-            ks.setdefault(last + 1, MAX_K)
-        by_load = _lower(self.by_load, tuple(sorted(ks.items())))
+        by_load = without_loads(self.by_load, loads)
         return replace(self, by_load=by_load, canary_share=self._share_while_off())
 
     def turned_off(self) -> ServerLimits:
@@ -101,6 +97,19 @@ def temperatures_of(part: str) -> tuple[str, ...] | None:
     found = [each.removeprefix(TEMPERATURE) for each in part.split(", ")]
     is_all = all(each.startswith(TEMPERATURE) for each in part.split(", "))
     return tuple(found) if is_all and set(found) <= set(BANDS) else None
+
+
+def lowered(by_load: ByLoad, k: int) -> ByLoad:
+    return _lower(by_load, ((1, k),))
+
+
+def without_loads(by_load: ByLoad, loads: Iterable[tuple[int, int]]) -> ByLoad:
+    """`loads`: (from, to), in order."""
+    ks = {1: MAX_K}
+    for first, last in loads:
+        ks[first] = 0
+        ks.setdefault(last + 1, MAX_K)
+    return _lower(by_load, tuple(sorted(ks.items())))
 
 
 def _lower(one: ByLoad, other: ByLoad) -> ByLoad:
