@@ -9,7 +9,7 @@ day. One of which nothing can be said stays. What was turned off by us is turned
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -18,10 +18,11 @@ from outdraft.observe.reading import Reading
 from outdraft.watch.findings import Action, Advice, Benefit, Source
 from outdraft.watch.limits import ServerLimits
 
-_BARRED_S = 24 * 3600.0
+BARRED_S = 24 * 3600.0
 _PASSING_S = 600.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 30.0, 3600.0  # before it is tried again to take one back
 _HOUR_S = 3600.0
+_KEPT_S = BARRED_S + _HOUR_S  # of a replica that is gone: bars begin some dwell times after a deed
 _CLEAR = 1.96  # standard errors
 _SAME_LOAD = (0.8, 1.25)
 _LOOKS = 3  # dwell times after which nothing new is waited for
@@ -40,9 +41,10 @@ class DeedState(StrEnum):
 
 # Somebody has to do something; after a restart it is done once more.
 TO_DO = (DeedState.ASKED, DeedState.TAKEN_BACK)
-_OPEN = (*TO_DO, DeedState.DONE)
+OPEN = (*TO_DO, DeedState.DONE)
 STANDS = (DeedState.HELPED, DeedState.NOT_KNOWN)
 OURS = "outdraft"  # the engine whose servers are told what to do over HTTP
+Kind = tuple[str | None, str | None]  # engine, model
 OFF_ACTIONS = (Action.TURN_OFF, Action.TURN_OFF_FOR)
 
 
@@ -75,6 +77,12 @@ class Deed:
     on_limits: ServerLimits | None = None  # of our server before we turned anything off
     tries: int = 0  # to take it back that failed
     again_at: float | None = None  # when it may be tried again
+    engine: str | None = None  # of the replica, as it was when this was asked for
+    model: str | None = None
+
+    @property
+    def kind(self) -> Kind:
+        return self.engine, self.model
 
     @property
     def words(self) -> str:
@@ -126,7 +134,7 @@ class Deed:
             return replace(self, tries=self.tries + 1, again_at=now + pause_s)
         if not problem:
             return replace(self, state=DeedState.DONE, at=now)
-        barred_s = _PASSING_S if isinstance(problem, Passing) else _BARRED_S
+        barred_s = _PASSING_S if isinstance(problem, Passing) else BARRED_S
         return replace(self, state=DeedState.FAILED, at=now, again_at=now + barred_s)
 
 
@@ -135,6 +143,8 @@ class Deeds:
     newest: Mapping[str, Deed] = field(default_factory=dict)  # by replica
     times: tuple[float, ...] = ()  # of the last hour
     barred: Mapping[str, float] = field(default_factory=dict)  # "replica words" → until when
+    # The same of those that were taken back, and not of those that failed: a bar for fellows too.
+    unhelpful: Mapping[str, float] = field(default_factory=dict)
 
     def with_deed(self, deed: Deed) -> Deeds:
         known = self.newest.get(deed.replica)
@@ -149,10 +159,31 @@ class Deeds:
 
     def ended(self, deed: Deed, now: float) -> Deeds:
         """Taken back, or not possible: not again for a day, or as long as the deed says."""
-        barred = {key: end for key, end in self.barred.items() if end > now}
+        barred, unhelpful = _until(self.barred, now), _until(self.unhelpful, now)
         until = deed.again_at if deed.state is DeedState.FAILED else None
-        barred[_key(deed)] = now + _BARRED_S if until is None else until
-        return replace(self.with_deed(deed), barred=barred)
+        barred[_key(deed)] = now + BARRED_S if until is None else until
+        if deed.state is DeedState.TAKEN_BACK:
+            unhelpful[_key(deed)] = now + BARRED_S
+        return replace(self.with_deed(deed), barred=barred, unhelpful=unhelpful)
+
+    def did_not_help(self, replica: str, words: str, now: float) -> bool:
+        """In the last day."""
+        return self.unhelpful.get(f"{replica} {words}", 0.0) > now
+
+    def unfinished(self) -> tuple[Deed, ...]:
+        return tuple(deed for deed in self.newest.values() if deed.state in TO_DO)
+
+    def without_gone(self, known: Container[str], now: float) -> Deeds:
+        """Replicas come and go: of one that is not known any more nothing is kept for long."""
+        newest = {
+            name: deed
+            for name, deed in self.newest.items()
+            if name in known or now - deed.at <= _KEPT_S
+        }
+        if len(newest) == len(self.newest):
+            return self
+        barred, unhelpful = _until(self.barred, now), _until(self.unhelpful, now)
+        return replace(self, newest=newest, barred=barred, unhelpful=unhelpful)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -160,17 +191,29 @@ class Deeds:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Deeds:
         newest = {name: Deed.from_json(each) for name, each in data["newest"].items()}
-        return cls(newest, tuple(data["times"]), dict(data["barred"]))
+        barred = dict(data["barred"])
+        unhelpful = data.get("unhelpful")
+        if unhelpful is None:  # an earlier version had one table for both
+            backs = (DeedState.TAKEN_BACK, DeedState.BACK)
+            keys = {_key(deed) for deed in newest.values() if deed.state in backs}
+            unhelpful = {key: end for key, end in barred.items() if key in keys}
+        return cls(newest, tuple(data["times"]), barred, dict(unhelpful))
 
 
 def next_deed(
-    deeds: Deeds, advice: Advice, now: float, *, speed: Speed | None, most_per_hour: int
+    deeds: Deeds,
+    advice: Advice,
+    now: float,
+    *,
+    speed: Speed | None,
+    most_per_hour: int,
+    kind: Kind = (None, None),
 ) -> Deed | None:
     """What follows from an advice now; None where nothing has to be done, or not yet."""
     if advice.action is Action.KEEP:
         return None
     last = deeds.newest.get(advice.replica)
-    if last is not None and last.state in _OPEN:
+    if last is not None and last.state in OPEN:
         return None  # first it is seen what that one did
     on_limits = _on_limits(last, advice)
     if advice.action is Action.TURN_ON and on_limits is None:
@@ -178,6 +221,7 @@ def next_deed(
     deed = Deed(
         advice.replica, advice.action, advice.k, advice.part, now,
         speed=speed, benefit=advice.benefit, on_limits=on_limits,
+        engine=kind[0], model=kind[1],
     )  # fmt: skip
     if last is not None and last.words == deed.words:
         if last.state in STANDS:
@@ -189,24 +233,6 @@ def next_deed(
         return None
     recent = [at for at in deeds.times if at > now - _HOUR_S]
     return deed if len(recent) < most_per_hour else None
-
-
-def must_wait(deeds: Deeds, wanted: Deed, fellows: Mapping[str, bool]) -> bool:
-    """One after the other, and the next when it helped: a deed that makes servers fail must not
-    reach all of them. `fellows`: others of the same engine and model → whether they wrote texts
-    since their deed. Where nothing could be compared, that they write has to do."""
-    for name, wrote in fellows.items():
-        deed = deeds.newest.get(name)
-        if deed is None or deed.state in (DeedState.HELPED, DeedState.GONE):
-            continue
-        if deed.state in _OPEN:
-            return True
-        is_barred = deeds.barred.get(f"{name} {wanted.words}", 0.0) > wanted.at
-        if deed.state is DeedState.BACK and deed.words == wanted.words and is_barred:
-            return True
-        if not wrote and wanted.at - deed.at < _BARRED_S:
-            return True
-    return False
 
 
 def is_undone(deed: Deed, last: Reading | None, parts: Sequence[Benefit]) -> bool:
@@ -324,3 +350,7 @@ def _error(benefit: Benefit | None) -> float | None:
 
 def _key(deed: Deed) -> str:
     return f"{deed.replica} {deed.words}"
+
+
+def _until(bars: Mapping[str, float], now: float) -> dict[str, float]:
+    return {key: end for key, end in bars.items() if end > now}

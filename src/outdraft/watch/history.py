@@ -173,7 +173,7 @@ class Histories:
     def __getitem__(self, name: str) -> History:
         return self._histories[name]
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._histories
 
     def __iter__(self) -> Iterator[str]:

@@ -31,8 +31,8 @@ class Pasts:
         return Speed(pace.seconds, pace.error, pace.running)
 
     def wrote_since(self, name: str, at: float) -> bool:
-        """Also of a replica that is none any more: nobody waits for that."""
-        return name not in self._rows or self._minutes(name, at, math.inf).sum("tokens") > 0
+        """False of one that is absent: what nobody saw is no sign of life."""
+        return self._minutes(name, at, math.inf).sum("tokens") > 0
 
     def _minutes(self, name: str, start: float, end: float) -> Rows:
         return self._rows[name][0].between(start, end) if name in self._rows else Rows.of(())

@@ -13,18 +13,17 @@ from pathlib import Path
 from outdraft.observe.reading import Growth, Reading
 from outdraft.watch.actions import (
     OFF_ACTIONS,
-    TO_DO,
     Deed,
     DeedState,
     is_undone,
     judged,
-    must_wait,
     next_deed,
 )
 from outdraft.watch.advice import AdviceRules, AdviceState, Seen, advise
 from outdraft.watch.alarms import find_alarms, stand
 from outdraft.watch.benefit.costs import Costs
 from outdraft.watch.events import Events, Told
+from outdraft.watch.fellows import SETTLES_S, fellows_of, must_wait
 from outdraft.watch.findings import FLEET, Action, Advice, Alarm, Notice
 from outdraft.watch.history import TENS_S, Histories, History
 from outdraft.watch.history_json import HistoryWriter, history_from_json
@@ -51,7 +50,6 @@ from outdraft.watch.state import (
 from outdraft.watch.weighing import Weighing, Worth, kind_of
 
 _SHORTEST_S = 60.0 * (SPEED_MINUTES + 2)  # that has room for so many whole minutes
-_SETTLES_S = 60.0
 _SHOWN = 50  # notices in a snapshot
 BENEFITS_APART_S = 600.0  # that are kept, as far apart as the coarsest part of a history
 
@@ -104,9 +102,7 @@ class Watch:
         self._is_changed = False
         self.told: list[Told] = []  # since somebody last took them away
         self.wanted: list[Deed] = [  # to be done by somebody, who then calls `done`
-            deed
-            for deed in self.state.deeds.newest.values()
-            if deed.state in TO_DO and deed.again_at is None
+            deed for deed in self.state.deeds.unfinished() if rules.acts and deed.again_at is None
         ]
 
     def look(self, found: Mapping[str, Reading | Unreadable], now: float) -> Snapshot:
@@ -125,7 +121,8 @@ class Watch:
         }
         self._advise(weighed, present, windows, now)
         self._act(weighed, present, now)
-        self._take_back_again(now)
+        if self.rules.acts:
+            self._take_back_again(now)
         self.state = replace(self.state, at=now)
         self._save(now)
         return self._snapshot(found, windows, now)
@@ -230,7 +227,9 @@ class Watch:
 
     def _act(self, names: Iterable[str], present: Mapping[str, History], now: float) -> None:
         if not self.rules.acts:
-            return
+            return  # also what an earlier watch did is left to one that acts
+        deeds = self.state.deeds.without_gone(self.histories, now)
+        self.state = replace(self.state, deeds=deeds)
         for each in tuple(self.state.deeds.newest.values()):
             if each.state is DeedState.DONE and each.replica not in present:
                 self._judge(each, now)  # others wait for it
@@ -267,35 +266,34 @@ class Watch:
         ]
         if parts:
             advice = replace(advice, benefit=min(parts, key=lambda each: each.estimate))
-        deed = next_deed(self.state.deeds, advice, now, speed=speed, most_per_hour=most)
-        if deed is not None and not must_wait(self.state.deeds, deed, self._fellows(name)):
+        kind = kind_of(self.histories[name])
+        deed = next_deed(self.state.deeds, advice, now, speed=speed, most_per_hour=most, kind=kind)
+        if deed is not None and not must_wait(self.state.deeds, deed, self._fellows(deed)):
             self._tell(Notice(now, ACTION, name, f"{deed.words}: {advice.reason}", asdict(deed)))
             self.wanted.append(deed)
 
-    def _fellows(self, name: str) -> dict[str, bool]:
-        """Others of its engine and model that something was done to → whether they wrote texts
-        since, or are none of ours any more."""
-        kind = kind_of(self.histories[name])
-        return {
-            other: self._pasts.wrote_since(other, deed.at + _SETTLES_S)
-            for other, deed in self.state.deeds.newest.items()
-            if other != name and other in self.histories and kind_of(self.histories[other]) == kind
-        }
+    def _fellows(self, deed: Deed) -> dict[str, bool]:
+        states, deeds = self._presence.states, self.state.deeds
+        interval_s = self.rules.interval_s
+        return fellows_of(deed, deeds, self.histories, states, self._pasts, interval_s=interval_s)
 
     def _judge(self, deed: Deed, now: float) -> None:
-        speed = self._pasts.speed(deed.replica, deed.at + _SETTLES_S, now)
+        # What it did before it died is no sign that it helped.
+        answers = self._presence.states.get(deed.replica) is ReplicaState.UP
+        speed = self._pasts.speed(deed.replica, deed.at + SETTLES_S, now) if answers else None
         worth = self._worth_of(deed.replica)
         part = "" if deed.benefit is None else deed.benefit.part
         benefit = next((each for each in worth.parts if each.part == part), None)
         if not part:
             benefit = worth.benefit
-        if benefit is not None and benefit.start < deed.at:
+        if not answers or (benefit is not None and benefit.start < deed.at):
             benefit = None  # of the time before
         state, figures = judged(deed, speed, benefit, now, self.rules.advice.dwell_s)
         if state in (DeedState.HELPED, DeedState.NOT_KNOWN):
             deed = replace(deed, state=state)
             text = f"{deed.words} helped: {figures}"
             if state is DeedState.NOT_KNOWN:
+                figures = figures if answers else "it does not answer"
                 text = f"{deed.words} is done, it is not known whether it helped: {figures}"
             self._tell(Notice(now, ACTION, deed.replica, text, asdict(deed)))
         elif state is DeedState.TAKEN_BACK:
