@@ -333,3 +333,47 @@ def test_a_baseline_of_another_method_is_said_to_be_left_out(tmp_path: Path) -> 
     [line] = said
     assert line.startswith("--baseline was measured with eagle and says nothing of a, which runs")
     assert line.endswith("auto; measure that with `outdraft tune --methods auto`")
+
+
+@pytest.mark.parametrize("state", [DeedState.ASKED, DeedState.TAKEN_BACK])
+@pytest.mark.parametrize("again_at", [None, 1.0])
+def test_a_watch_that_does_not_act_leaves_what_another_one_began(
+    tmp_path: Path, state: DeedState, again_at: float | None
+) -> None:
+    path = tmp_path / "s.json"
+    before = Watch(WatchRules(acts=True), now=time.time(), state=path)
+    before.note(
+        Deed("a", Action.TURN_OFF, None, "", time.time() - 9e5, state=state, again_at=again_at)
+    )
+    before.events.close()
+    watch = Watch(WatchRules(interval_s=0.2), now=time.time(), state=path)
+    heard, said = Heard(), list[str]()
+
+    async def work() -> None:
+        async with heard.listening() as url, open_session() as session:
+            acting = Acting(tmp_path, session, "key")
+            running = Running(watch, OneServer(url), None, acting, said.append)
+            for _ in range(2):
+                await running.look()
+            await running.end()
+
+    asyncio.run(work())
+    assert heard.bodies == []
+    assert watch.state.deeds == before.state.deeds
+    assert said == ["an earlier watch left this unfinished: TURN OFF of a; --act finishes it"]
+
+
+def test_what_was_said_of_a_replica_that_is_gone_is_forgotten(tmp_path: Path) -> None:
+    baseline = Costs((LoadCosts(1.0, {1.0: 1.1}, 0.1),), method="eagle")
+
+    async def work() -> None:
+        async with open_session() as session:
+            watch = Watch(WatchRules(interval_s=0.2), now=time.time(), costs=baseline)
+            running = Running(
+                watch, OneServer(None), None, Acting(tmp_path, session), baseline=baseline
+            )
+            running._said = {"a", "gone"}
+            await running.look()
+            assert running._said == {"a"}
+
+    asyncio.run(work())

@@ -55,6 +55,8 @@ class Running:
         snapshot = self._watch.look(found, time.time())
         if self._is_first and self._watch.rules.acts and self._acting.admin_key is None:
             _check_that_none_is_ours(snapshot)
+        if self._is_first and not self._watch.rules.acts:
+            self._say_what_is_unfinished()
         self._is_first = False
         self._say_what_is_left_out(snapshot)
         self._tell()
@@ -89,10 +91,18 @@ class Running:
             if problem and not was_failing:
                 self._say(f"--webhook {self._webhook.name} does not take events: {problem}")
 
+    def _say_what_is_unfinished(self) -> None:
+        """By an earlier watch that acted: only one that acts may change a server."""
+        unfinished = self._watch.state.deeds.unfinished()
+        if unfinished:
+            which = ", ".join(f"{each.words} of {one_line(each.replica)}" for each in unfinished)
+            self._say(f"an earlier watch left this unfinished: {which}; --act finishes it")
+
     def _say_what_is_left_out(self, snapshot: Snapshot) -> None:
         baseline = self._baseline
         if baseline is None:
             return
+        self._said &= {view.name for view in snapshot.replicas}  # they come and go
         for view in snapshot.replicas:
             if not is_measured_with(baseline, view.method) and view.name not in self._said:
                 self._said.add(view.name)
