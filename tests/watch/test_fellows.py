@@ -167,3 +167,25 @@ def test_of_replicas_that_are_gone_nothing_is_kept_for_long() -> None:
     assert not later.barred
     assert not later.unhelpful
     assert Deeds().with_deed(OFF).without_gone([], OFF.at + 1).newest
+
+
+def test_one_that_works_answers_and_wrote_lately() -> None:
+    """Also just after a restart of the watch, when no minute was seen yet."""
+    histories, server, now = Histories(5.0), PlantedServer(), 0.0
+    while now < 1200:
+        now += LOOK_S
+        server.advance(LOOK_S)
+        histories.update({"a": server.reading(now)}, now)
+    pasts = Pasts()
+    deeds = Deeds().with_deed(replace(OFF, replica="a", at=600.0, state=DeedState.HELPED))
+
+    def works(at: float, state: ReplicaState = ReplicaState.UP) -> bool:
+        wanted = replace(OFF, at=at)
+        return fellows_of(wanted, deeds, histories, {"a": state}, pasts, interval_s=LOOK_S)["a"]
+
+    assert not works(1230.0)
+    pasts.of(dict(histories.items()), ())
+    assert works(1230.0)
+    assert not works(1230.0, ReplicaState.DOWN)
+    assert not works(1230.0, ReplicaState.GONE)
+    assert not works(1800.0)  # it answers, and writes nothing any more
