@@ -263,4 +263,9 @@ def _advice(wanted: Wanted, seen: Seen, replica: str, since: float, rules: Advic
 
 def _times(benefit: Benefit) -> str:
     interval = "" if benefit.low is None else f" ({benefit.low:.2f} to {benefit.high:.2f})"
-    return f"{benefit.estimate:.2f} times as fast as without{interval}, {benefit.source.words}"
+    about = ""
+    if benefit.share is not None and not benefit.part:
+        about = f", in {benefit.share:.0%} of the time of texts"
+    return (
+        f"{benefit.estimate:.2f} times as fast as without{interval}, {benefit.source.words}{about}"
+    )

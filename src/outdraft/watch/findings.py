@@ -50,7 +50,9 @@ class Benefit:
     assumes: str  # one sentence
     running: float | None = None  # requests at a time, on average
     part: str = ""  # "temperature 1+", "9 or more at a time"; empty: everything
-    share: float | None = None  # of the tokens, that the part has
+    # Of the tokens, that the part has; of everything: of the time of texts, that it is about,
+    # where that is not all.
+    share: float | None = None
     is_stopped: bool = False  # drafts are turned off there, and tried in slices
 
     @classmethod
