@@ -107,6 +107,17 @@ def test_nobody_answered() -> None:
         check_that_somebody_answered(last)
 
 
+def test_nobody_answered_in_this_run(tmp_path: Path) -> None:
+    """What an earlier one knew is no answer."""
+    words = (*QUICK, "--for", "500ms", "--state", str(tmp_path / "state.json"))
+    with fake_server() as url:
+        check_that_somebody_answered(watched(url, *words)[0])
+    last, _ = watched(url, *words)
+    assert last.replicas[0].window is not None
+    with pytest.raises(BackendError, match="no server answered"):
+        check_that_somebody_answered(last)
+
+
 def test_what_happens_is_posted_and_kept(tmp_path: Path) -> None:
     """Also what an earlier watch could not post any more."""
     heard, state, events = Heard(), tmp_path / "state.json", tmp_path / "events.jsonl"

@@ -19,7 +19,7 @@ from outdraft.watch.baseline import read_baseline
 from outdraft.watch.benefit.costs import Costs
 from outdraft.watch.prometheus import PrometheusSource
 from outdraft.watch.settings import WatchSettings
-from outdraft.watch.snapshot import Posting, ReplicaState, Snapshot
+from outdraft.watch.snapshot import Posting, Snapshot
 from outdraft.watch.sources import Readings, Say, Scraped, Servers
 from outdraft.watch.watch import Watch, WatchRules
 from outdraft.watch.webhook import Webhook
@@ -227,8 +227,8 @@ def _check_that_none_is_ours(snapshot: Snapshot) -> None:
 
 
 def check_that_somebody_answered(snapshot: Snapshot) -> None:
-    """BackendError where no replica ever did."""
-    if any(view.window is not None or view.state is ReplicaState.UP for view in snapshot.replicas):
+    """BackendError where no replica did in this run, whatever is known of earlier ones."""
+    if snapshot.has_answered:
         return
     reasons = [f"{view.name}: {view.reason}" for view in snapshot.replicas if view.reason]
     why = f" ({reasons[0]})" if reasons else ""
