@@ -94,7 +94,9 @@ class Running:
         if baseline is None:
             return
         for view in snapshot.replicas:
-            if not is_measured_with(baseline, view.method) and view.name not in self._said:
+            if not view.speculates or view.name in self._said:
+                continue  # without speculation there is nothing that a baseline could say
+            if not is_measured_with(baseline, view.method):
                 self._said.add(view.name)
                 self._say(
                     f"--baseline was measured with {baseline.method} and says nothing of "
