@@ -60,6 +60,11 @@ class Benefit:
         return cls(**{**data, "source": Source(data["source"])})
 
     @property
+    def is_of_little(self) -> bool:
+        """It is about too little of the traffic to speak for all of it."""
+        return self.low is None and self.share is not None and not self.part
+
+    @property
     def is_loss(self) -> bool:
         return self.high is not None and self.high < 1
 

@@ -152,7 +152,9 @@ def _speculates(view: ReplicaView) -> list[tuple[Labels, float | None]]:
 def _of_benefit(value: Callable[[Benefit], float | None]) -> Figures:
     def samples(view: ReplicaView) -> list[tuple[Labels, float | None]]:
         benefit = view.benefit
-        return [] if benefit is None else [({"source": str(benefit.source)}, value(benefit))]
+        if benefit is None or benefit.is_of_little:
+            return []
+        return [({"source": str(benefit.source)}, value(benefit))]
 
     return samples
 
