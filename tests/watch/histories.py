@@ -222,7 +222,7 @@ class Raised:
     alarm: Alarm
 
 
-def replay(day: Day, first: int = 1) -> list[Raised]:
+def replay(day: Day, first: int = 1, *, drafts_as_it_pays: bool = False) -> list[Raised]:
     """All alarms that a watch would raise, looking once a minute from `first` on."""
     minutes = {name: Rows.of(growths) for name, growths in day.minutes.items()}
     tens = {name: Rows.of(tens_of(growths)) for name, growths in day.minutes.items()}
@@ -236,6 +236,7 @@ def replay(day: Day, first: int = 1) -> list[Raised]:
                 tens[name].between(now - 48 * 3600, now),
                 tuple(change for change in day.changes[name] if change.at <= now),
                 "m",
+                drafts_as_it_pays=drafts_as_it_pays,
             )
             for name, rows in minutes.items()
         }

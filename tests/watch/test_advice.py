@@ -137,6 +137,17 @@ def test_parts_that_lose_are_turned_off_where_others_gain() -> None:
     assert only_losing.action is Action.TURN_OFF
 
 
+def test_what_the_benefit_is_about_is_named_where_it_is_not_all() -> None:
+    part = replace(benefit(1.5), share=0.7)
+    [reason] = [each.reason for each in (wanted_of(Seen(part)),) if each is not None]
+    assert reason.endswith("by canary slices, in 70% of the time of texts")
+    standing = follow([seen(1.5)] * 10)[-1]
+    little = Seen(replace(part, low=None, high=None, share=0.02))
+    unclear = advise(standing, little, 60.0, "a", RULES).standing
+    assert unclear is not None
+    assert "in 2% of the time of texts" in unclear.reason
+
+
 def test_what_not_following_it_costs() -> None:
     off = follow([seen(0.8, busy_servers=2.0)] * 10)[-1].standing
     assert off is not None

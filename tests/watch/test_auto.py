@@ -39,6 +39,32 @@ def test_where_no_draft_pays_auto_drafts_little_and_in_vain_and_that_is_no_fault
     assert (kind in {alarm.kind for alarm in snapshot.alarms}) == (not is_silent)
 
 
+@pytest.mark.parametrize("method", ["auto", "eagle"])
+def test_another_proposer_of_which_less_is_accepted_is_no_fault_of_auto(method: str) -> None:
+    """Of three, one chooses cheap lookups, for which its acceptance falls by more than half."""
+    rules = replace(RULES, interval_s=15.0)
+    room = Room({name: ours(method, rate=0.6) for name in "abc"})
+    watch = a_watch(room, rules)
+    while room.now < BEGIN + 3600:
+        snapshot = room.look(watch, 15.0)
+    assert not snapshot.alarms
+    room.servers["a"].rate = 0.2
+    seen = set()
+    while room.now < BEGIN + 5400:
+        seen |= {alarm.kind for alarm in room.look(watch, 15.0).alarms}
+    expected = {"acceptance_collapsed", "unlike_fellows"} if method == "eagle" else set()
+    assert seen == expected
+
+
+def test_a_replica_of_another_method_is_no_fellow() -> None:
+    room = Room({name: ours("eagle", rate=0.5) for name in "abc"})
+    room.servers["c"].method, room.servers["c"].rate = "draft_model", 0.2
+    watch = a_watch(room, replace(RULES, interval_s=15.0))
+    while room.now < BEGIN + 2700:
+        snapshot = room.look(watch, 15.0)
+    assert not snapshot.alarms
+
+
 @pytest.mark.parametrize(("method", "is_used"), [("auto", False), ("eagle", True), (None, True)])
 def test_costs_of_another_method_say_nothing_of_it(method: str | None, is_used: bool) -> None:
     histories, server, now = Histories(5.0), ours(method), BEGIN

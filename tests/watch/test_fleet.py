@@ -10,7 +10,8 @@ import pytest
 
 from outdraft.watch.actions import DeedState
 from outdraft.watch.findings import FLEET
-from outdraft.watch.snapshot import ReplicaState
+from outdraft.watch.metrics import metrics_page
+from outdraft.watch.snapshot import ReplicaState, Snapshot
 from outdraft.watch.watch import Watch
 from tests.watch.servers import PlantedServer
 from tests.watch.test_watch import ACTS, Room, a_watch
@@ -43,6 +44,70 @@ def test_one_that_is_gone_speaks_for_nobody() -> None:
     assert snapshot.fleet.advice is not None
     assert snapshot.fleet.advice.words == "KEEP"
     assert snapshot.says_keep
+
+
+def flags(snapshot: Snapshot, metric: str) -> list[str]:
+    """Series of the watch's own page that are not 0."""
+    lines = metrics_page(snapshot).splitlines()
+    return [each for each in lines if each.startswith(metric) and not each.endswith(" 0.0")]
+
+
+def test_one_that_is_gone_is_on_the_metrics_page_as_gone_alone() -> None:
+    room = Room({"gone": ours(1, 0.6), "a": ours(2, 1.5)})
+    watch = a_watch(room)
+    room.watch_for(watch, 400)
+    del room.servers["gone"]
+    [line] = [each for each in flags(room.watch_for(watch, 60), "outdraft") if '"gone"' in each]
+    assert line.startswith("outdraft_watch_replica{")
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+@pytest.mark.parametrize("names", ["a", "ab"])
+def test_what_stood_before_nobody_answered_is_no_answer_about_now(
+    names: str, is_removed: bool
+) -> None:
+    room = Room({name: ours(at, 1.5) for at, name in enumerate(names)})
+    watch = a_watch(room)
+    assert room.watch_for(watch, 400).is_kept
+    room.down |= {*names}
+    if is_removed:
+        room.servers.clear()
+    snapshot = room.watch_for(watch, 30)
+    assert not snapshot.is_kept
+    assert snapshot.has_answered
+    snapshot = room.watch_for(watch, 1.5 * snapshot.window_s)
+    assert not snapshot.is_kept
+    assert not flags(snapshot, "outdraft_watch_advice")
+    assert not flags(snapshot, "outdraft_watch_lost")
+
+
+def test_a_plain_replica_that_is_left_keeps_nothing() -> None:
+    room = Room({"a": PlantedServer(1), "plain": PlantedServer(2, speculates=False)})
+    watch = a_watch(room)
+    assert room.watch_for(watch, 400).is_kept
+    room.down.add("a")
+    assert not room.watch_for(watch, 5).is_kept
+
+
+@pytest.mark.parametrize("names", ["a", "ab"])
+def test_a_loss_of_those_that_are_down_costs_nothing(names: str) -> None:
+    """It stands: they may come back as they were."""
+    room = Room({name: ours(at, 0.6) for at, name in enumerate(names)})
+    watch = a_watch(room)
+    snapshot = room.watch_for(watch, 400)
+    assert snapshot.fleet.advice is not None
+    assert snapshot.fleet.advice.lost_tokens_per_hour is not None
+    room.down |= {*names}
+    snapshot = room.watch_for(watch, 2 * snapshot.window_s)
+    for view in (snapshot.fleet, *snapshot.replicas):
+        assert view.advice is not None
+        assert view.advice.words == "TURN OFF"
+        assert view.advice.reason.startswith("nobody answered in the window")
+        assert (view.advice.lost_tokens_per_hour, view.advice.benefit) == (None, None)
+    room.down.clear()
+    snapshot = room.watch_for(watch, 120)
+    assert snapshot.fleet.advice is not None
+    assert snapshot.fleet.advice.lost_tokens_per_hour is not None
 
 
 @pytest.mark.parametrize("names", ["a", "ab"])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -9,7 +10,7 @@ from outdraft.observe.page import parse_samples
 from outdraft.watch.metrics import METRICS, metrics_page
 from outdraft.watch.snapshot import Snapshot
 from tests.watch.promtool import needs_promtool, promtool
-from tests.watch.sample_snapshot import AT, ODD_NAME, empty_snapshot, sample_snapshot
+from tests.watch.sample_snapshot import AT, ODD_NAME, benefit, empty_snapshot, sample_snapshot
 
 
 def values(snapshot: Snapshot) -> dict[str, dict[tuple[str, ...], float]]:
@@ -45,6 +46,13 @@ def test_what_a_page_says() -> None:
     assert page["outdraft_watch_last_look_timestamp_seconds"] == {(): AT}
     assert page["outdraft_watch_webhook_takes_events"] == {(): 0.0}
     assert page["outdraft_watch_webhook_events_lost"] == {(): 2.0}
+
+
+def test_a_benefit_of_a_small_part_is_no_figure_of_a_replica() -> None:
+    snapshot = sample_snapshot()
+    little = replace(benefit(2.5, None, None), share=0.01)
+    page = values(replace(snapshot, fleet=replace(snapshot.fleet, benefit=little)))
+    assert ("all", "control") not in page["outdraft_watch_net_benefit"]
 
 
 def test_every_metric_is_served() -> None:

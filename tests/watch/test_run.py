@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from outdraft.acceptance import Acceptance
 from outdraft.errors import BackendError, OptionError
 from outdraft.observe.fetch import open_session
 from outdraft.observe.reading import Reading
@@ -104,6 +105,17 @@ def test_nobody_answered() -> None:
     url = refusing_url()
     last, _ = watched(url, *QUICK, "--for", "500ms")
     with pytest.raises(BackendError, match=r"no server answered \(127\.0\.0\.1:\d+: "):
+        check_that_somebody_answered(last)
+
+
+def test_nobody_answered_in_this_run(tmp_path: Path) -> None:
+    """What an earlier one knew is no answer."""
+    words = (*QUICK, "--for", "500ms", "--state", str(tmp_path / "state.json"))
+    with fake_server() as url:
+        check_that_somebody_answered(watched(url, *words)[0])
+    last, _ = watched(url, *words)
+    assert last.replicas[0].window is not None
+    with pytest.raises(BackendError, match="no server answered"):
         check_that_somebody_answered(last)
 
 
@@ -258,7 +270,7 @@ def test_a_webhook_that_refuses_is_said_once_and_shown() -> None:
     async def work() -> None:
         async with heard.listening() as hook, open_session() as session:
             watch = Watch(WatchRules(interval_s=0.2), now=time.time())
-            webhook = Webhook(f"{hook}/?token=secret", None)
+            webhook = Webhook(f"{hook}/services/secret?token=secret", None)
             posting = asyncio.create_task(webhook.run())
             acting = Acting(Path(), session)
             running = Running(watch, OneServer(None), webhook, acting, said.append)
@@ -315,7 +327,10 @@ def test_a_baseline_of_another_method_is_said_to_be_left_out(tmp_path: Path) -> 
 
     class Auto(OneServer):
         async def look(self, now: float) -> Looks:
-            found = Reading(now, "outdraft", {"num_tokens": now}, {}, method=self.address)
+            counts = None if self.address == "off" else Acceptance()
+            found = Reading(
+                now, "outdraft", {"num_tokens": now}, {}, {}, counts, method=self.address
+            )
             return {"a": found}
 
     async def work(method: str | None) -> None:
@@ -326,7 +341,7 @@ def test_a_baseline_of_another_method_is_said_to_be_left_out(tmp_path: Path) -> 
             for _ in range(2):
                 await running.look()
 
-    for method in ("eagle", None):
+    for method in ("eagle", None, "off"):
         asyncio.run(work(method))
     assert not said
     asyncio.run(work("auto"))

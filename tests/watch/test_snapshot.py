@@ -104,6 +104,15 @@ def test_a_snapshot_is_json_and_says_whether_to_keep() -> None:
     view = ReplicaView("a", ReplicaState.UP, advice=keep, alarms=(alarm,))
     calm = Snapshot(9.0, 0.0, 600.0, (view,), ReplicaView(FLEET, ReplicaState.UP))
     assert calm.says_keep
+    assert not calm.is_kept, "of all replicas together nothing is said"
+    kept = replace(calm, fleet=ReplicaView(FLEET, ReplicaState.UP, advice=keep))
+    assert kept.is_kept
+    for fleet in (
+        replace(kept.fleet, state=ReplicaState.DOWN),
+        replace(kept.fleet, state=ReplicaState.NEW),
+        replace(kept.fleet, speculates=False),
+    ):
+        assert not replace(kept, fleet=fleet).is_kept
     off = replace(view, name="b", advice=Advice(Action.TURN_OFF, "b", 1.0, "it loses"))
     assert not replace(calm, replicas=(view, off)).says_keep
     assert replace(calm, replicas=(view, replace(off, state=ReplicaState.GONE))).says_keep

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import pytest
 from aiohttp import web
 
 from outdraft.watch.events import Told
@@ -148,7 +149,19 @@ def test_what_waits_is_bounded_and_no_password_is_shown() -> None:
     for number in range(25):
         hook.post(event(number))
     assert (hook.num_waiting, hook.num_lost) == (10, 15)
-    assert hook.name == "http://***@127.0.0.1:9/h?***"
+    assert hook.name == "http://127.0.0.1:9"
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://hooks.slack.com/services/T024/B024/secret", "https://hooks.slack.com"),
+        ("https://u:secret@discord.com:8443/api/webhooks/1/secret", "https://discord.com:8443"),
+        ("http://[::1]:9/secret@more?secret#secret", "http://[::1]:9"),
+    ],
+)
+def test_the_path_may_be_the_secret_and_is_not_shown(url: str, name: str) -> None:
+    assert Webhook(url, None).name == name
 
 
 def test_nobody_there_is_a_problem_in_words_without_the_address() -> None:

@@ -31,6 +31,10 @@ def test_how_long(seconds: float, words: str) -> None:
 def test_benefits() -> None:
     assert benefit_words(GAIN) == "1.76x [1.69, 1.84]"
     assert benefit_words(benefit(1.2, None, None)) == "1.20x, no interval yet"
+    of_little = replace(benefit(1.2, None, None), share=0.02)
+    assert benefit_words(of_little) == "1.20x, in 2% of the time alone"
+    assert benefit_words(replace(of_little, part="0")) == "1.20x, no interval yet"
+    assert benefit_words(replace(benefit(1.2, 1.1, 1.3), share=0.8)) == "1.20x [1.10, 1.30]"
     assert benefit_words(None) == "unknown"
     assert len({each.words for each in Source}) == len(Source)
 

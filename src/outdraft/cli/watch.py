@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     check_that_somebody_answered(snapshot)
     if settings.is_json:
         print(json.dumps(snapshot.to_json()))
-    return KEPT if snapshot.says_keep and snapshot.fleet.advice is not None else OTHERWISE
+    return KEPT if snapshot.is_kept else OTHERWISE
 
 
 async def _watch(settings: WatchSettings) -> Snapshot | None:

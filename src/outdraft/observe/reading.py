@@ -26,6 +26,7 @@ from outdraft.observe.names import (
     START_TIME,
 )
 from outdraft.observe.page import Page, parse_named, read_models
+from outdraft.speculation import OWN_METHODS
 
 TIMES = ("ttft", "tpot", "e2e")
 Slices = Mapping[tuple[str, str], tuple[float, float]]
@@ -213,8 +214,11 @@ def read_page(page: Page, at: float, version: str | None = None) -> Reading:
 
 
 def _method(page: Page) -> str | None:
+    """One of those that we have: it becomes a part of command lines that are advised, and a server
+    may say anything."""
     start = f'{METHOD}{{method="'
-    return next((key[len(start) : -2] for key in page if key.startswith(start)), None)
+    said = (key[len(start) : -2] for key in page if key.startswith(start))
+    return next((each for each in said if each in OWN_METHODS), None)
 
 
 def _one_token_texts(page: Page) -> dict[str, float]:

@@ -95,6 +95,14 @@ def advise(
     return AdviceState(_advice(wanted, seen, replica, now, rules))
 
 
+def unheard(state: AdviceState) -> AdviceState:
+    """Where nothing at all was seen in the window: what stands is not forgotten, a server may come
+    back, but it has no figures of now."""
+    standing = state.standing
+    why = "nobody answered in the window; it stands since before"
+    return replace(state, standing=standing and _without_figures(standing, why, None))
+
+
 def wanted_of(seen: Seen, standing: Advice | None = None) -> Wanted | None:
     """None: it is not clear."""
     benefit = seen.benefit
@@ -181,11 +189,16 @@ def _parts(words: str) -> set[str]:
 def _unclear(standing: Advice, seen: Seen) -> Advice:
     """What stands, while nothing says it anew: with the benefit of now, and no costs of then."""
     now = "nothing" if seen.benefit is None else _times(seen.benefit)
-    reason = f"not clear now ({now}); it stands since it was"
+    return _without_figures(
+        standing, f"not clear now ({now}); it stands since it was", seen.benefit
+    )
+
+
+def _without_figures(standing: Advice, reason: str, benefit: Benefit | None) -> Advice:
     return replace(
         standing,
         reason=reason,
-        benefit=seen.benefit,
+        benefit=benefit,
         lost_tokens_per_hour=None,
         lost_gpu_seconds_per_hour=None,
         lost_money_per_hour=None,
@@ -263,4 +276,9 @@ def _advice(wanted: Wanted, seen: Seen, replica: str, since: float, rules: Advic
 
 def _times(benefit: Benefit) -> str:
     interval = "" if benefit.low is None else f" ({benefit.low:.2f} to {benefit.high:.2f})"
-    return f"{benefit.estimate:.2f} times as fast as without{interval}, {benefit.source.words}"
+    about = ""
+    if benefit.share is not None and not benefit.part:
+        about = f", in {benefit.share:.0%} of the time of texts"
+    return (
+        f"{benefit.estimate:.2f} times as fast as without{interval}, {benefit.source.words}{about}"
+    )

@@ -50,12 +50,19 @@ class Benefit:
     assumes: str  # one sentence
     running: float | None = None  # requests at a time, on average
     part: str = ""  # "temperature 1+", "9 or more at a time"; empty: everything
-    share: float | None = None  # of the tokens, that the part has
+    # Of the tokens, that the part has; of everything: of the time of texts, that it is about,
+    # where that is not all.
+    share: float | None = None
     is_stopped: bool = False  # drafts are turned off there, and tried in slices
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Benefit:
         return cls(**{**data, "source": Source(data["source"])})
+
+    @property
+    def is_of_little(self) -> bool:
+        """It is about too little of the traffic to speak for all of it."""
+        return self.low is None and self.share is not None and not self.part
 
     @property
     def is_loss(self) -> bool:

@@ -81,9 +81,14 @@ class History:
         return self.last is not None and self.last.is_stopped
 
     @property
+    def method(self) -> str | None:
+        """That it drafts with, where it says so."""
+        return None if self.last is None else self.last.method
+
+    @property
     def drafts_as_it_pays(self) -> bool:
         """Whether to draft, and how far, is chosen in each round."""
-        return self.last is not None and self.last.method == "auto"
+        return self.method == "auto"
 
     @property
     def speculates(self) -> bool:

@@ -12,6 +12,7 @@ from importlib.resources import files as resources
 from outdraft.watch.findings import FLEET, Action, Benefit
 from outdraft.watch.snapshot import Quantiles, ReplicaState, ReplicaView, Snapshot
 
+_STATES = "outdraft_watch_replica"
 ALL = "all"  # the label of all replicas together: Prometheus takes an empty one for none
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -102,6 +103,8 @@ def _samples(metric: Metric, snapshot: Snapshot) -> Iterator[Sample]:
             yield {}, value
         return
     for view in (snapshot.fleet, *snapshot.replicas):
+        if view.state is ReplicaState.GONE and metric.name != _STATES:
+            continue  # nothing is left to be done there
         replica = ALL if view.name == FLEET else view.name
         for labels, value in _samples_of(metric, view, snapshot):
             if value is not None and math.isfinite(value):
@@ -149,16 +152,23 @@ def _speculates(view: ReplicaView) -> list[tuple[Labels, float | None]]:
 def _of_benefit(value: Callable[[Benefit], float | None]) -> Figures:
     def samples(view: ReplicaView) -> list[tuple[Labels, float | None]]:
         benefit = view.benefit
-        return [] if benefit is None else [({"source": str(benefit.source)}, value(benefit))]
+        if benefit is None or benefit.is_of_little:
+            return []
+        return [({"source": str(benefit.source)}, value(benefit))]
 
     return samples
 
 
 def _advice(view: ReplicaView) -> list[tuple[Labels, float | None]]:
-    if view.advice is None:
+    if view.advice is None or not _is_heard(view):
         return []
     given = view.advice.action
     return [({"action": str(action)}, float(action is given)) for action in Action]
+
+
+def _is_heard(view: ReplicaView) -> bool:
+    """It answers, or did in the window: one look that failed takes no advice off the page."""
+    return view.state is ReplicaState.UP or view.window is not None
 
 
 def _alarms(view: ReplicaView) -> list[tuple[Labels, float | None]]:
@@ -234,7 +244,7 @@ _OTHERS: dict[str, Figures] = {
     "outdraft_watch_tpot_seconds": _times("tpot"),
     "outdraft_watch_e2e_seconds": _times("e2e"),
     "outdraft_watch_up": _up,
-    "outdraft_watch_replica": _what_it_is,
+    _STATES: _what_it_is,
 }
 
 

@@ -12,7 +12,7 @@ from outdraft.report.numbers import UNKNOWN, milliseconds, percent, rate, share,
 from outdraft.report.theme import stylesheet
 from outdraft.watch.charts import charts
 from outdraft.watch.figures import figure_tables
-from outdraft.watch.findings import Action, Alarm, Benefit
+from outdraft.watch.findings import Action, Alarm
 from outdraft.watch.snapshot import ReplicaState, ReplicaView, Snapshot
 from outdraft.watch.trail import Trail
 from outdraft.watch.words import (
@@ -22,6 +22,7 @@ from outdraft.watch.words import (
     alarm_title,
     clock,
     count_words,
+    interval_words,
     is_calm,
     lost_words,
     name_of_view,
@@ -140,7 +141,7 @@ def _tiles(fleet: ReplicaView) -> Iterator[tuple[str, Child, str]]:
     """(name, value, small print)"""
     benefit, window = fleet.benefit, fleet.window
     if benefit is not None:
-        value = [times(benefit.estimate), tag("small", _interval(benefit))]
+        value = [times(benefit.estimate), tag("small", interval_words(benefit))]
         yield "net benefit", value, f"{benefit.source.words}, 95\N{NO-BREAK SPACE}% interval"
     if window is None:
         return
@@ -158,19 +159,15 @@ def _tiles(fleet: ReplicaView) -> Iterator[tuple[str, Child, str]]:
         yield "tokens per second", rate(window.tokens_per_s), running
 
 
-def _interval(benefit: Benefit) -> str:
-    if benefit.low is None or benefit.high is None:
-        return "no interval yet"
-    return f"[{benefit.low:.2f}, {benefit.high:.2f}]"
-
-
 def _why(fleet: ReplicaView) -> Markup:
     points: list[str] = []
     if (benefit := fleet.benefit) is not None:
-        measured = f"Net benefit {times(benefit.estimate)} {_interval(benefit)}"
+        measured = f"Net benefit {times(benefit.estimate)} {interval_words(benefit)}"
         points.append(f"{measured} {benefit.source.words}; 1 is break-even.")
         points.append(f"Assumed: {benefit.assumes.rstrip('.')}.")
-    points += [f"{times(part.estimate)} {_interval(part)} for {part.part}." for part in fleet.parts]
+    points += [
+        f"{times(part.estimate)} {interval_words(part)} for {part.part}." for part in fleet.parts
+    ]
     if fleet.advice is not None and (lost := lost_words(fleet.advice)):
         points.append(lost)
     points = points or [f"No net benefit is known: {advice_texts(fleet)['headline'].lower()}."]
@@ -244,7 +241,7 @@ def _row(view: ReplicaView) -> tuple[Child, ...]:
         two_lines(_short(view.name), what),
         [advice, two_lines(None, view.reason) if view.reason else None],
         two_lines(times(None if benefit is None else benefit.estimate),
-                  None if benefit is None else _interval(benefit)),
+                  None if benefit is None else interval_words(benefit)),
         *figures[:2],
         typical,
         UNKNOWN if points[1] is None else milliseconds(1000 * points[1]),

@@ -21,6 +21,7 @@ class Presence:
         """`known`, `told`: of an earlier watch, which are no news."""
         self.states: dict[str, ReplicaState] = {}
         self.reasons: dict[str, str] = {}
+        self.has_answered = False  # anybody, since this watch began
         self._known = frozenset(known)
         self._failing_since: dict[str, float] = {}
         self._gone_at: dict[str, float] = {}
@@ -61,6 +62,7 @@ class Presence:
             if isinstance(each, Reading):
                 is_unknown = before is None or before is ReplicaState.GONE
                 self.states[name] = ReplicaState.UP
+                self.has_answered = True
                 self.reasons.pop(name, None)
                 self._failing_since.pop(name, None)
                 if is_unknown and not self._is_first and name not in self._known:

@@ -19,7 +19,7 @@ from outdraft.watch.baseline import read_baseline
 from outdraft.watch.benefit.costs import Costs
 from outdraft.watch.prometheus import PrometheusSource
 from outdraft.watch.settings import WatchSettings
-from outdraft.watch.snapshot import Posting, ReplicaState, Snapshot
+from outdraft.watch.snapshot import Posting, Snapshot
 from outdraft.watch.sources import Readings, Say, Scraped, Servers
 from outdraft.watch.watch import Watch, WatchRules
 from outdraft.watch.webhook import Webhook
@@ -104,7 +104,9 @@ class Running:
             return
         self._said &= {view.name for view in snapshot.replicas}  # they come and go
         for view in snapshot.replicas:
-            if not is_measured_with(baseline, view.method) and view.name not in self._said:
+            if not view.speculates or view.name in self._said:
+                continue  # without speculation there is nothing that a baseline could say
+            if not is_measured_with(baseline, view.method):
                 self._said.add(view.name)
                 self._say(
                     f"--baseline was measured with {baseline.method} and says nothing of "
@@ -237,8 +239,8 @@ def _check_that_none_is_ours(snapshot: Snapshot) -> None:
 
 
 def check_that_somebody_answered(snapshot: Snapshot) -> None:
-    """BackendError where no replica ever did."""
-    if any(view.window is not None or view.state is ReplicaState.UP for view in snapshot.replicas):
+    """BackendError where no replica did in this run, whatever is known of earlier ones."""
+    if snapshot.has_answered:
         return
     reasons = [f"{view.name}: {view.reason}" for view in snapshot.replicas if view.reason]
     why = f" ({reasons[0]})" if reasons else ""

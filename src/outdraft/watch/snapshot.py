@@ -104,6 +104,7 @@ class Snapshot:
     fleet: ReplicaView
     notices: tuple[Notice, ...] = ()  # the last ones, oldest first
     posting: Posting | None = None  # None: there is no webhook
+    has_answered: bool = True  # anybody, since this run of the watch began
 
     @property
     def says_keep(self) -> bool:
@@ -111,6 +112,13 @@ class Snapshot:
         views = [view for view in self.replicas if view.state is not ReplicaState.GONE]
         every = (view.advice for view in (self.fleet, *views))
         return all(advice is None or advice.action is Action.KEEP for advice in every)
+
+    @property
+    def is_kept(self) -> bool:
+        """KEEP is advised, nothing else is, and somebody who drafts answered at the last look: what
+        stood before all of them went away is no answer about now."""
+        is_there = self.fleet.state is ReplicaState.UP and self.fleet.speculates is not False
+        return is_there and self.says_keep and self.fleet.advice is not None
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:

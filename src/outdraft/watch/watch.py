@@ -19,7 +19,7 @@ from outdraft.watch.actions import (
     judged,
     next_deed,
 )
-from outdraft.watch.advice import AdviceRules, AdviceState, Seen, advise
+from outdraft.watch.advice import AdviceRules, AdviceState, Seen, advise, unheard
 from outdraft.watch.alarms import find_alarms, stand
 from outdraft.watch.benefit.costs import Costs
 from outdraft.watch.events import Events, Told
@@ -162,7 +162,9 @@ class Watch:
             for name, each in self.state.advice.items()
             if each.standing is not None and each.standing.action in OFF_ACTIONS
         }
-        found = find_alarms(self._pasts.of(present, off), self._alarms_at)
+        seen = self._pasts.of(present, off).items()
+        pasts = {name: replace(past, method=present[name].method) for name, past in seen}
+        found = find_alarms(pasts, self._alarms_at)
         standings, raised, ended = stand(self.state.standings, found, now, present)
         for alarm in raised:
             self._tell(Notice(now, ALARM, alarm.replica, _words(alarm), asdict(alarm)))
@@ -193,12 +195,13 @@ class Watch:
             of = present if name == FLEET else {name: present[name]}
             drafting = {each: history for each, history in of.items() if history.speculates}
             own = [windows[each] for each in drafting or of if each in windows]
+            seen = None
             if own:
                 is_stopped = bool(drafting) and all(each.is_stopped for each in drafting.values())
                 seen = Seen.of(
                     self._worth_of(name), own, speculates=bool(drafting), is_stopped=is_stopped
                 )
-                self._advised(name, seen, now, rules)
+            self._advised(name, seen, now, rules)
         kept = {FLEET, *self.histories}
         advice = {name: each for name, each in self.state.advice.items() if name in kept}
         self._right_since = {k: v for k, v in self._right_since.items() if k in kept}
@@ -210,9 +213,9 @@ class Watch:
         shared = AdviceState(None if advised is None else replace(advised, replica=FLEET))
         self.state = replace(self.state, advice={**self.state.advice, FLEET: shared})
 
-    def _advised(self, name: str, seen: Seen, now: float, rules: AdviceRules) -> None:
+    def _advised(self, name: str, seen: Seen | None, now: float, rules: AdviceRules) -> None:
         before = self.state.advice.get(name, AdviceState())
-        after = advise(before, seen, now, name, rules)
+        after = unheard(before) if seen is None else advise(before, seen, now, name, rules)
         old, new = before.standing, after.standing
         if new is not None and (old is None or old.words != new.words):
             was_candidate = before.candidate is not None and before.candidate.action is new.action
@@ -359,7 +362,10 @@ class Watch:
         if not num_up:
             fleet = replace(fleet, state=ReplicaState.DOWN if found else ReplicaState.NEW)
         notices = tuple(told.notice for told in self.events.recent[-_SHOWN:])
-        return Snapshot(now, self.state.since, self.rules.window_s, tuple(views), fleet, notices)
+        return Snapshot(
+            now, self.state.since, self.rules.window_s, tuple(views), fleet, notices,
+            has_answered=self._presence.has_answered,
+        )  # fmt: skip
 
     def _view(self, name: str, state: ReplicaState, window: Growth | None) -> ReplicaView:
         last = self.histories[name].last if name in self.histories else None

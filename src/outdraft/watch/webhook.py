@@ -19,7 +19,7 @@ from collections.abc import Callable
 import aiohttp
 from yarl import URL
 
-from outdraft.observe.fetch import open_session, redacted
+from outdraft.observe.fetch import open_session
 from outdraft.watch.events import Told
 
 TIMESTAMP, SIGNATURE = "X-Outdraft-Timestamp", "X-Outdraft-Signature"
@@ -51,7 +51,9 @@ class Webhook:
         self._limit_s, self._pauses_s, self._max_waiting = limit_s, pauses_s, max_waiting
         self._waiting: deque[Told] = deque()
         self._has_some = asyncio.Event()
-        self.name = redacted(url)
+        # Many receivers (Slack, Discord, Teams) have their secret in the path: nothing but this is
+        # shown, anywhere.
+        self.name = str(self._url.origin())
         self.delivered = 0  # the number of the last event that was taken, or given up
         self.num_lost = 0
         self.problem = ""  # of the last try; empty: it was taken

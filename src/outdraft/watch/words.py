@@ -47,8 +47,16 @@ def benefit_words(benefit: Benefit | None) -> str:
     if benefit is None:
         return "unknown"
     if benefit.low is None or benefit.high is None:
-        return f"{benefit.estimate:.2f}x, no interval yet"
-    return f"{benefit.estimate:.2f}x [{benefit.low:.2f}, {benefit.high:.2f}]"
+        return f"{benefit.estimate:.2f}x, {interval_words(benefit)}"
+    return f"{benefit.estimate:.2f}x {interval_words(benefit)}"
+
+
+def interval_words(benefit: Benefit) -> str:
+    if benefit.is_of_little:
+        return f"in {benefit.share:.0%} of the time alone"
+    if benefit.low is None or benefit.high is None:
+        return "no interval yet"
+    return f"[{benefit.low:.2f}, {benefit.high:.2f}]"
 
 
 def alarm_title(kind: str) -> str:

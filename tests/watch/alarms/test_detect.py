@@ -44,6 +44,17 @@ def test_a_fault_is_named_within_its_delay_on_other_days(fault: Fault) -> None:
         check(fault, seed)
 
 
+@pytest.mark.parametrize("kind", ["deployment_step", "long_texts_collapse"])
+def test_who_chooses_how_to_draft_is_at_fault_only_where_it_is_slower(kind: str) -> None:
+    """Less accepted since a deployment, or on long texts, may be another choice of method auto."""
+    fault = next(each for each in FAULTS if each.kind == kind)
+    day = generate(fault.course(0), 0)
+    every = [replay(day, first=fault.at, drafts_as_it_pays=each) for each in (False, True)]
+    said = [[each.alarm.evidence for each in raised if each.alarm.kind == kind] for raised in every]
+    assert any("accepted" in each for each in said[0])
+    assert not any("accepted" in each for each in said[1])
+
+
 def test_a_good_morning_is_silent() -> None:
     for seed in range(2):
         course = Course(num_minutes=360)

@@ -69,6 +69,21 @@ def test_nothing_is_said_far_from_what_was_measured() -> None:
     assert costs_benefit(costs(), {"a": silent}) is None
 
 
+@pytest.mark.parametrize(("far", "is_enough"), [(5, False), (1, True)])
+def test_a_small_part_of_the_time_says_nothing_of_all(far: int, is_enough: bool) -> None:
+    """Where it was measured it gains; far from that, where most of the time is, nobody knows."""
+    loads = (8,) * 10 + (40,) * far
+    found = costs_benefit(costs(), {"a": World.made(3).drafting(0.9, K, loads)})
+    assert found is not None
+    assert found.share is not None
+    assert (found.share > 0.5) == is_enough
+    assert found.is_gain == is_enough
+    assert (found.low is None) == (not is_enough)
+    assert f"{found.share:.0%} of the time of texts" in found.assumes
+    every = benefit_at_k(costs(), {"a": World.made(3).drafting(0.9, K, loads)})
+    assert all((each.low is None) == (not is_enough) for each in every.values())
+
+
 def test_a_server_that_drafts_nothing_gains_nothing() -> None:
     counters = {"num_tokens": 100.0, "num_requests": 1.0}
     rows = [growth(at, 2.0, counters, acceptance=Acceptance()) for at in range(20)]

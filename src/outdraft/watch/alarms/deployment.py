@@ -32,7 +32,9 @@ def deployment_step(past: Past, now: float) -> str | None:
     if len(before) < _ROWS:
         return None
     words = f"{change.what} {change.before} → {change.after}"
-    step = _less_accepted(before, after, change) or _slower(before, after, change)
+    # Who chooses how to draft may choose otherwise since, on purpose.
+    less = None if past.drafts_as_it_pays else _less_accepted(before, after, change)
+    step = less or _slower(before, after, change)
     return None if step is None else f"{words}: {step}"
 
 

@@ -36,8 +36,16 @@ _DETECTORS: Mapping[str, Callable[[Past, float], str | None]] = {
         kv_squeeze,
     )
 }
-# Who drafts where that pays, and a little to try it, does so on purpose where it never does.
-_NOT_WHERE_IT_CHOOSES = ("nothing_proposed", "drafts_worthless")
+# Who drafts where that pays, and a little to try it, does so on purpose where it never does. It
+# also chooses who proposes, and cheap drafts of which less is accepted may pay more. What it loses
+# by a wrong choice is seen in times, and in the net benefit.
+_NOT_WHERE_IT_CHOOSES = (
+    "nothing_proposed",
+    "drafts_worthless",
+    "acceptance_collapsed",
+    "acceptance_decays",
+    "long_texts_collapse",
+)
 # The first explains the second, which is not said beside it.
 _EXPLAINS = (
     ("acceptance_collapsed", "acceptance_decays"),

@@ -1,5 +1,5 @@
-"""A replica that behaves unlike its fellows: each against the others of its model and engine.
-Pure."""
+"""A replica that behaves unlike its fellows: each against the others of its model, engine and
+method. Pure."""
 
 from __future__ import annotations
 
@@ -34,9 +34,13 @@ def unlike_fellows(pasts: Mapping[str, Past], now: float) -> dict[str, str]:
             and pasts[name].model is not None  # two that are unknown may be a small and a large one
             and pasts[other].model == pasts[name].model
             and pasts[other].engine == pasts[name].engine
+            and pasts[other].method == pasts[name].method
             and _speculates(busy[other]) == _speculates(busy[name])
         ]
-        evidence = _less_accepted(name, fellows, rates) or _slower(name, fellows, paces)
+        # Two that choose how to draft may do so differently, each as it pays there.
+        chooses = pasts[name].drafts_as_it_pays
+        less = None if chooses else _less_accepted(name, fellows, rates)
+        evidence = less or _slower(name, fellows, paces)
         if evidence is not None:
             found[name] = evidence
     return found

@@ -107,6 +107,7 @@ class Past:
     is_off_on_purpose: bool = False  # speculation was turned off, or is about to be
     engine: str | None = None
     drafts_as_it_pays: bool = False  # whether to draft is chosen in each round (our method auto)
+    method: str | None = None  # that it drafts with, where it says so
 
 
 def _row(growth: Growth) -> tuple[float, ...]:

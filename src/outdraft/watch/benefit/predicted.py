@@ -33,13 +33,18 @@ from outdraft.watch.findings import Benefit, Source
 from outdraft.workload.running import running_band
 
 _MANY = 1000  # degrees of freedom of what tune measured
+# Of the time of texts must be at loads that were measured. What is left out is mostly high load,
+# where drafts lose: the rest would have to lose as much as a half gains, to make it none.
+_LEAST_SHARE = 0.5
+_WHOLE = 0.995
 
 
 def costs_benefit(
     costs: Costs, fleet: Mapping[str, Sequence[Growth]], k: int | None = None
 ) -> Benefit | None:
-    """None where acceptance or load are not known, or the load is far from what was measured.
-    With `k`: what drafts of at most so many tokens would give."""
+    """None where acceptance or load are not known, or the load is far from what was measured;
+    without an interval where it is most of the time. With `k`: what drafts of at most so many
+    tokens would give."""
     seen = _Seen.of(costs, fleet)
     return None if seen is None else _benefit(costs, seen, k)
 
@@ -187,7 +192,8 @@ def _benefit(costs: Costs, seen: _Seen, k: int | None) -> Benefit | None:
     if whole is None:
         return None
     low = high = None
-    if len(seen.left_out) >= FEWEST_UNITS and whole.is_timed:
+    is_enough = whole.is_timed and whole.share >= _LEAST_SHARE
+    if len(seen.left_out) >= FEWEST_UNITS and is_enough:
         found = (_speedup(costs, each, k) for each in seen.left_out)
         logs = [math.log(each.value) for each in found if each is not None]
         if len(logs) == len(seen.left_out):
@@ -195,9 +201,13 @@ def _benefit(costs: Costs, seen: _Seen, k: int | None) -> Benefit | None:
             terms = (variance_left_out(values), len(logs) - 1), (whole.error**2, _MANY)
             low, _ = bounds(math.log(whole.low), *terms)
             _, high = bounds(math.log(whole.high), *terms)
-    return Benefit(
+    benefit = Benefit(
         Source.COSTS, whole.value, low, high, seen.start, seen.end, costs.assumes, whole.running
     )  # fmt: skip
+    if whole.share >= _WHOLE:
+        return benefit
+    about = f"; of {whole.share:.0%} of the time of texts: the rest is at loads far from measured"
+    return replace(benefit, assumes=costs.assumes + about, share=whole.share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +219,7 @@ class _Speedup:
     error: float  # of its logarithm, from the costs
     running: float = 1.0
     is_timed: bool = True  # live steps were compared, where they have to be
+    share: float = 1.0  # of the time of texts, at loads of which something is known
 
     @property
     def value(self) -> float:
@@ -230,7 +241,8 @@ def _speedup(costs: Costs, bands: Sequence[_Band], k: int | None) -> _Speedup | 
         is_timed &= found.is_timed
     if not weight:
         return None
-    whole = _Speedup(low / weight, high / weight, 0.0, running_sum / weight, is_timed)
+    share = weight / math.fsum(band.busy_s for band in bands)
+    whole = _Speedup(low / weight, high / weight, 0.0, running_sum / weight, is_timed, share)
     return replace(whole, error=error / weight / whole.value)
 
 
