@@ -51,4 +51,5 @@ class Pasts:
             is_off or history.is_stopped,
             None if last is None else last.engine,
             history.drafts_as_it_pays,
+            history.method,
         )

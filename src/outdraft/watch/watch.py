@@ -162,9 +162,7 @@ class Watch:
             for name, each in self.state.advice.items()
             if each.standing is not None and each.standing.action in OFF_ACTIONS
         }
-        seen = self._pasts.of(present, off).items()
-        pasts = {name: replace(past, method=present[name].method) for name, past in seen}
-        found = find_alarms(pasts, self._alarms_at)
+        found = find_alarms(self._pasts.of(present, off), self._alarms_at)
         standings, raised, ended = stand(self.state.standings, found, now, present)
         for alarm in raised:
             self._tell(Notice(now, ALARM, alarm.replica, _words(alarm), asdict(alarm)))
