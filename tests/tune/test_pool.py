@@ -14,10 +14,12 @@ import pytest
 from outdraft.backends.installation import Installation
 from outdraft.backends.process import EngineProcess
 from outdraft.backends.sglang.backend import Sglang
-from outdraft.errors import BackendError
+from outdraft.errors import BackendError, OptionError
+from outdraft.speculation import Speculation
 from outdraft.tune.engines import RunningEngine
 from outdraft.tune.keeping import Keeping
-from outdraft.tune.options import ASLEEP
+from outdraft.tune.options import ASLEEP, SIDE_BY_SIDE
+from outdraft.tune.placing import check_memory_kept
 from outdraft.tune.pool import EnginePool
 
 SGLANG = Sglang(Installation("0.5.18", frozenset({"--enable-memory-saver"}), device="cuda"))
@@ -109,3 +111,13 @@ def test_the_end_of_abandoned_requests_is_asked_for_where_gauges_are_late(
     assert [code for _, code in busy.asked] == [400, 400, 400, 200]
     busy.num_refusals = 1000
     engine.wait_until_idle(SGLANG.capabilities().idle_path)  # and goes on
+
+
+def test_memory_is_not_kept_by_what_is_asked_before_every_sleep() -> None:
+    supported = SGLANG.capabilities()
+    ngram, eagle = Speculation("ngram"), Speculation("eagle", draft="head")
+    with pytest.raises(OptionError, match="--keep-memory: ngram forgets whenever") as refused:
+        check_memory_kept(Keeping(ASLEEP), supported, (eagle, ngram))
+    assert "--keep-engines side-by-side" in str(refused.value)
+    check_memory_kept(Keeping(SIDE_BY_SIDE), supported, (eagle, ngram))
+    check_memory_kept(Keeping(ASLEEP), supported, (eagle,))  # it remembers nothing
