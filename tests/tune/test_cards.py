@@ -55,6 +55,16 @@ def test_arms_are_dealt_to_as_many_cards_as_hold_them() -> None:
     assert Cards().note == ""
 
 
+def test_further_cards_are_for_want_of_room_on_a_gpu_not_of_main_memory() -> None:
+    every = arms_of(("ngram", "draft_model", "eagle"), range(2, 7, 2))
+    gpus = ("0", "1", "2", "3")
+    assert len(deal_cards(every, gpus, 1, 4, 12).gpus) == 3, "nine arms and three offs"
+    assert len(deal_cards(every, gpus, 1, 4, 11).gpus) == 2, "four on each of two"
+    assert deal_cards(every, gpus, 1, 4, 7) == Cards()
+    assert deal_cards(every, gpus, 1, 4, 4) == Cards(), "another card is only one more off"
+    assert len(deal_cards(every, gpus, 1, 6, 11).gpus) == 2, "all of them, the last not full"
+
+
 @pytest.mark.parametrize("of_cards", [(1.0, SLOWER), (SLOWER, 1.0)])
 @pytest.mark.parametrize("truths", [WINNING, LOSING, EVEN])
 def test_a_slower_card_is_neither_a_speedup_nor_a_loss(

@@ -52,7 +52,7 @@ def place_engines(
     if not settings.serving.forgets:
         check_memory_kept(keeping, supported, arms)
     most = keeping.most if keeping.how == ASLEEP else None
-    return keeping, deal_cards(arms, ids, num_each, most)
+    return keeping, deal_cards(arms, ids, num_each, most, keeping.most_in_all)
 
 
 def check_memory_kept(
