@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from outdraft.measure.comparison import Comparison, ComparisonSettings
 from outdraft.measure.running import RunningRequests, mean_of_blocks
 
 
@@ -30,3 +31,11 @@ def test_fewer_than_the_load_names(means: list[float], is_short: bool) -> None:
     found = mean_of_blocks(means)
     assert found is not None
     assert found.is_short_of(64) is is_short
+
+
+@pytest.mark.parametrize(("concurrency", "is_said"), [(1, False), (2, True)])
+def test_one_at_a_time_no_server_runs_fewer(concurrency: int, is_said: bool) -> None:
+    """While its prompt is read a gauge says 0: that was taken for a limit."""
+    means = [0.94, 0.81, 0.63, 0.88, 0.76]
+    compared = Comparison(ComparisonSettings(concurrency=concurrency), running={"baseline": means})
+    assert bool(compared.short_loads) == is_said

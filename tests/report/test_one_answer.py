@@ -19,7 +19,14 @@ from outdraft.report.page import page
 from outdraft.report.tables import best_line, tune_table
 from outdraft.speculation import OFF, Speculation, scheduled_k
 from outdraft.stats.ratios import Ratio
-from outdraft.tune.answer import Finding, LoadAnswer, RangeAnswer, Recommendation, answer_of
+from outdraft.tune.answer import (
+    Finding,
+    LoadAnswer,
+    RangeAnswer,
+    Recommendation,
+    all_failed,
+    answer_of,
+)
 from outdraft.tune.arm import proposer_name
 from outdraft.tune.files import own_config
 from outdraft.tune.results import FAILED, PREDICTED, Results, results_from_json
@@ -85,11 +92,12 @@ def test_what_is_said_of_a_load_is_what_the_written_settings_do_there(results: R
     if "speculative_config" in serve:
         written = Speculation.from_mapping(json.loads(serve["speculative_config"]))
     for each in answer.loads:
-        assert each.settings_k == written.k_at(each.load.concurrency or 1)
+        at = each if answer.has_schedule else answer.main  # or the main load's everywhere
+        assert at is not None
+        assert each.settings_k == written.k_at(at.load.concurrency or 1)
         if each.is_on or not each.settings_k:
-            assert each.k == each.settings_k
+            assert each.k == written.k_at(each.load.concurrency or 1)
         else:
-            assert each.finding is not Finding.UNMEASURED
             [said] = [sentence for sentence in told if "and stay on at " in sentence]
             assert _names(said.partition(" stay on at ")[2], each) or " loads from " in said
     unproven = [each for each in answer.loads if each.is_on and each.finding is Finding.UNMEASURED]
@@ -201,7 +209,7 @@ def test_the_headline_names_the_range_in_which_it_is_on(results: Results) -> Non
     elif answer.advice is Recommendation.ON_IN_RANGE:
         on, _, off = said.partition("; off ")
         assert any(_names(on, each) for each in answer.measured if each.is_on)
-        assert any(_names(off, each) for each in answer.measured if not each.is_on)
+        assert any(_names(off, each) for each in answer.decided if not each.is_on)
     elif answer.advice is not Recommendation.ON_FOR_PARTS:
         whole = (Recommendation.ON, Recommendation.ON_THOUGH)
         assert said.startswith("Turn it on: it pays at ") == (answer.advice in whole)
@@ -364,3 +372,14 @@ def test_the_answer_is_in_the_json_and_follows_from_the_rest(results: Results) -
     assert answer_json(again) == written["answer"]
     told = {each["load"]: each["k"] for each in written["answer"]["loads"]}
     assert told == {each.load.name: each.k for each in answer_of(results).loads}
+
+
+@given(walked())
+def test_it_is_not_on_where_all_arms_failed_or_above_a_loss(results: Results) -> None:
+    answer = answer_of(results)
+    assert not any(each.is_on for each in answer.loads if all_failed(each.load))
+    for below, above in zip(answer.loads, answer.loads[1:], strict=False):
+        if not answer.settings.schedule and below in answer.measured and not below.is_on:
+            assert above in answer.measured or not above.is_on
+    if answer.advice is Recommendation.ON:
+        assert not any(all_failed(load) for load in results.loads)

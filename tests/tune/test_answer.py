@@ -152,6 +152,52 @@ def test_a_load_that_nothing_was_measured_at() -> None:
     )
 
 
+def crashed(size: int, *, is_open: bool = True) -> LoadResult:
+    """Every arm failed there, off did not."""
+    off, *others = (each := load(size, None, is_open=is_open)).arms
+    return replace(each, arms=(off, *(replace(arm, state=FAILED) for arm in others)))
+
+
+def test_it_is_off_where_every_arm_crashed() -> None:
+    """The card was green, and said on, not measured."""
+    answer = answer_of(results_of(load(1, SHIP, is_open=True), crashed(8)))
+    assert answer.advice is Recommendation.ON_IN_RANGE
+    assert headline(answer) == "Turn it on up to 1 request/s; off from 8 requests/s on"
+    assert [(each.k, each.settings_k) for each in answer.loads] == [(5, 5), (0, 5)]
+    assert details(answer) == (
+        "The engine does not switch by itself: its settings are for 1 request/s, and stay on at "
+        "8 requests/s.",
+        "Nothing could be measured at 8 requests/s.",
+        "Nothing below 1 request/s was measured.",
+        "Nothing above 1 request/s was measured.",
+    )
+    around = load(1, SHIP, is_open=True), crashed(4), load(8, SHIP, is_open=True)
+    assert headline(answer_of(results_of(*around))) == (
+        "Turn it on at 1 and 8 requests/s; off at 4 requests/s"
+    )
+    below = answer_of(results_of(load(4, SHIP, is_open=True), crashed(1)))
+    assert headline(below) == "Turn it on from 4 requests/s on; off up to 1 request/s"
+
+
+def test_a_schedule_is_not_used_where_it_is_on_at_a_crash() -> None:
+    loads = load(1, SHIP), crashed(4, is_open=False), load(16, DONT_SHIP)
+    answer = answer_of(results_of(*loads, schedule=((1, 8, 5), (9, 4096, 0))))
+    assert answer.schedule_fault == "it is on with 4 running, where it was not shown to pay"
+
+
+def test_it_is_off_above_a_load_at_which_it_is_off() -> None:
+    """It was recommended with 8 a second, without a measurement, and not with 4."""
+    sizes = (1, SHIP), (4, DONT_SHIP), (8, None)
+    answer = answer_of(results_of(*(load(*each, is_open=True) for each in sizes)))
+    assert headline(answer) == "Turn it on up to 1 request/s; off from 4 requests/s on"
+    assert [(each.k, each.settings_k) for each in answer.loads] == [(5, 5), (0, 5), (0, 5)]
+    assert "and stay on at 4 and 8 requests/s." in details(answer)[1]
+    assert "There was no time to compare anything at 8 requests/s." in details(answer)
+    between = (1, SHIP), (2, None), (4, DONT_SHIP), (8, SHIP), (9, None)
+    answer = answer_of(results_of(*(load(*each, is_open=True) for each in between)))
+    assert [each.is_on for each in answer.loads] == [True, True, False, True, True]
+
+
 def test_what_failed_is_told_from_what_there_was_no_time_for() -> None:
     over = answer_of(ended(None))
     assert over.advice is Recommendation.OUT_OF_TIME
@@ -214,6 +260,15 @@ def test_an_engine_that_cannot_follow_a_schedule() -> None:
     for has_schedule, is_told in ((None, False), (True, False), (False, True)):
         results = replace(ended(SHIP, DONT_SHIP), has_schedule=has_schedule)
         assert (told in details(answer_of(results))) == is_told
+
+
+def test_the_settings_of_an_engine_without_a_schedule_are_those_of_its_file() -> None:
+    results = ended(SHIP, DONT_SHIP)
+    follows, stays = (
+        [each.settings_k for each in answer_of(replace(results, has_schedule=has)).loads]
+        for has in (True, False)
+    )
+    assert (follows, stays) == ([5, 0], [5, 5])
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from outdraft.decide.verdict import DONT_SHIP, SHIP
+from outdraft.loadgen.endpoint import Request
+from outdraft.loadgen.load import LoadRun
+from outdraft.speculation import Speculation
 from outdraft.tune.arm import name_of
 from outdraft.tune.cards import Cards, deal_cards
 from outdraft.tune.keeping import Keeping
@@ -16,7 +21,7 @@ from outdraft.tune.options import ASLEEP
 from outdraft.tune.outcome import LoadOutcome
 
 from .planted import Truth, arms_of
-from .staged import Stage
+from .staged import Stage, StagedEngine
 from .test_engines_stay import LOADS, LOSING, WINNING, Killed, MortalStage, search
 
 ARMS = arms_of(("ngram", "eagle"), range(4, 7, 2))
@@ -48,6 +53,16 @@ def test_arms_are_dealt_to_as_many_cards_as_hold_them() -> None:
     assert three.of_name("off") == 0
     assert "3 cards (GPUs 0; 1; 2)" in three.note
     assert Cards().note == ""
+
+
+def test_further_cards_are_for_want_of_room_on_a_gpu_not_of_main_memory() -> None:
+    every = arms_of(("ngram", "draft_model", "eagle"), range(2, 7, 2))
+    gpus = ("0", "1", "2", "3")
+    assert len(deal_cards(every, gpus, 1, 4, 12).gpus) == 3, "nine arms and three offs"
+    assert len(deal_cards(every, gpus, 1, 4, 11).gpus) == 2, "four on each of two"
+    assert deal_cards(every, gpus, 1, 4, 7) == Cards()
+    assert deal_cards(every, gpus, 1, 4, 4) == Cards(), "another card is only one more off"
+    assert len(deal_cards(every, gpus, 1, 6, 11).gpus) == 2, "all of them, the last not full"
 
 
 @pytest.mark.parametrize("of_cards", [(1.0, SLOWER), (SLOWER, 1.0)])
@@ -95,6 +110,34 @@ def test_each_card_has_its_off_and_only_its_arms(tmp_path: Path) -> None:
         if each.load == "concurrency 1" and each.arm.startswith("eagle")
     }
     assert {each.block for each in beside} == arms
+
+
+class OtherTexts(StagedEngine):
+    """On the first card every text has a word more."""
+
+    def send(self, requests: Sequence[Request], concurrency: int | None, k: int | None) -> LoadRun:
+        run = super().send(requests, concurrency, k)
+        if self.card:
+            return run
+        return replace(
+            run, records=tuple(replace(each, text=f"So {each.text}") for each in run.records)
+        )
+
+
+class StageOfTexts(Stage):
+    def start(self, speculation: Speculation, name: str, card: int = 0) -> StagedEngine:
+        super().start(speculation, name, card)
+        self.up[-1] = OtherTexts(self, speculation, name, card)
+        return self.up[-1]
+
+
+def test_texts_are_compared_with_those_of_off_on_the_same_card(tmp_path: Path) -> None:
+    found = run(StageOfTexts(WINNING, start_s=20, of_cards=(1.0, 1.0)), tmp_path / "journal", TWO)
+    assert found.result.best is not None
+    assert found.result.best.startswith("eagle"), "which is on the second card"
+    assert found.standing.verdict is not None
+    assert found.standing.verdict.decision == SHIP
+    assert found.result.text_floor is None, "nothing differs: off is not asked again"
 
 
 def test_killed_and_continued_on_two_cards(tmp_path: Path) -> None:

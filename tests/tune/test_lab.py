@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
@@ -14,6 +14,7 @@ from outdraft.backends.backend import Backend
 from outdraft.backends.installation import Installation
 from outdraft.backends.lookup import backend_named
 from outdraft.backends.process import EngineProcess
+from outdraft.backends.sglang.backend import Sglang
 from outdraft.backends.vllm.backend import Vllm
 from outdraft.errors import BackendError
 from outdraft.loadgen.endpoint import Request, make_requests
@@ -64,13 +65,18 @@ class PlayedEngine:
         self._engines.forgotten.append((path, len(self._engines.sent_ks)))
 
     def polled(self, every_s: float) -> AbstractContextManager[list[Sample]]:
-        raise AssertionError("one request at a time has no plateau")
+        return nullcontext([])
 
     def wait_until_idle(self, idle_path: str = "") -> None:
-        pass
+        if idle_path:
+            self.forget(idle_path)
 
     def metrics(self) -> Page:
-        return {"vllm:spec_decode_num_draft_tokens_total": float(self._num_drafted)}
+        drafted = float(self._num_drafted)
+        return {
+            "vllm:spec_decode_num_draft_tokens_total": drafted,
+            "sglang:spec_verify_calls_total": drafted,
+        }
 
     def died(self) -> str | None:
         return self.reason
@@ -112,11 +118,14 @@ def played() -> PlayedEngines:
     return PlayedEngines()
 
 
-def make_lab(played: PlayedEngines, backend: Backend, *, keeps_memory: bool = False) -> Lab:
-    blocks: Blocks = make_blocks(list(built_in())[:4], size=2, count=2, mix=((0.0, 1.0),), seed=0)
+def make_lab(
+    played: PlayedEngines, backend: Backend, *, keeps_memory: bool = False, load: Load = ONE
+) -> Lab:
+    prompts = list(built_in())[: 4 * (load.concurrency or 1)]
+    blocks: Blocks = make_blocks(prompts, size=2, count=2, mix=((0.0, 1.0),), seed=0)
     return Lab(
         backend,
-        {ONE.name: blocks},
+        {load.name: blocks},
         played.start,
         longest=8,
         keeps_memory=keeps_memory,
@@ -239,6 +248,18 @@ def test_answers_are_kept_where_that_is_wanted(played: PlayedEngines) -> None:
     for number in range(2):
         assert isinstance(lab.measure(ONE, PROPOSERS[2], number), Block)
     assert played.forgotten == []
+
+
+@pytest.mark.parametrize("keeps_memory", [False, True])
+def test_waiting_for_the_end_of_a_block_does_not_forget_either(
+    played: PlayedEngines, keeps_memory: bool
+) -> None:
+    """SGLang is asked whether it is idle by what makes it forget."""
+    four, sglang = Load(concurrency=4), Sglang(Installation("0.5.18", frozenset()))
+    lab = make_lab(played, sglang, keeps_memory=keeps_memory, load=four)
+    for number in range(2):
+        assert isinstance(lab.measure(four, Speculation("ngram", k=4), number), Block)
+    assert len(played.forgotten) == (0 if keeps_memory else 4)
 
 
 def test_an_engine_that_does_not_forget_is_no_result(lab: Lab, played: PlayedEngines) -> None:

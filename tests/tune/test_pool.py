@@ -11,13 +11,16 @@ from typing import cast
 
 import pytest
 
+from outdraft.backends.backend import Sleep
 from outdraft.backends.installation import Installation
 from outdraft.backends.process import EngineProcess
 from outdraft.backends.sglang.backend import Sglang
-from outdraft.errors import BackendError
+from outdraft.errors import BackendError, CrowdedGpuError, OptionError
+from outdraft.speculation import Speculation
 from outdraft.tune.engines import RunningEngine
 from outdraft.tune.keeping import Keeping
-from outdraft.tune.options import ASLEEP
+from outdraft.tune.options import ASLEEP, SIDE_BY_SIDE
+from outdraft.tune.placing import check_memory_kept
 from outdraft.tune.pool import EnginePool
 
 SGLANG = Sglang(Installation("0.5.18", frozenset({"--enable-memory-saver"}), device="cuda"))
@@ -109,3 +112,54 @@ def test_the_end_of_abandoned_requests_is_asked_for_where_gauges_are_late(
     assert [code for _, code in busy.asked] == [400, 400, 400, 200]
     busy.num_refusals = 1000
     engine.wait_until_idle(SGLANG.capabilities().idle_path)  # and goes on
+
+
+def test_a_crowded_gpu_empties_no_other_card() -> None:
+    class Up:
+        def resident_bytes(self) -> int:
+            return 1
+
+        def died(self) -> None:
+            return None
+
+        def post(self, *args: object) -> None:
+            pass
+
+        def stop(self) -> None:
+            pass
+
+    starts: list[str] = []
+    crowded = ["b1"]
+
+    def get(key: str) -> None:
+        def start() -> RunningEngine:
+            if key in crowded:
+                crowded.remove(key)
+                raise CrowdedGpuError("free memory on the device is less than desired")
+            starts.append(key)
+            return cast(RunningEngine, Up())
+
+        pool.get(key, start, lambda woken: None)
+
+    pool = EnginePool(
+        Keeping(ASLEEP, 6), Sleep("/sleep", "/wake"), lambda: None, ("a off", "b off"),
+        lambda key: int(key.startswith("b")),
+    )  # fmt: skip
+    first = ("a off", "a1", "a2", "a3", "a4")
+    for key in (*first, "b off", "b1", "a5"):
+        get(key)
+    assert all(key in pool for key in (*first, "a5", "b1"))
+    assert "b off" not in pool, "its card holds one"
+    get("b off")
+    assert "b1" not in pool
+    assert all(key in pool for key in (*first, "a5", "b off"))
+
+
+def test_memory_is_not_kept_by_what_is_asked_before_every_sleep() -> None:
+    supported = SGLANG.capabilities()
+    ngram, eagle = Speculation("ngram"), Speculation("eagle", draft="head")
+    with pytest.raises(OptionError, match="--keep-memory: ngram forgets whenever") as refused:
+        check_memory_kept(Keeping(ASLEEP), supported, (eagle, ngram))
+    assert "--keep-engines side-by-side" in str(refused.value)
+    check_memory_kept(Keeping(SIDE_BY_SIDE), supported, (eagle, ngram))
+    check_memory_kept(Keeping(ASLEEP), supported, (eagle,))  # it remembers nothing

@@ -55,6 +55,7 @@ def test_for_mixed_traffic(decision: str | None, whole: float, pays: bool) -> No
         ({"e2e": ratio_about(1.05, 0.045, 20)}, False),  # it may be no more than the margin
         ({"throughput": ratio_about(0.93, 0.02, 20)}, False),
         ({"p99": ratio_about(0.6, 0.05, 20)}, False),
+        ({"throughput": ratio_about(1.02, 0.04, 20)}, True),  # slots were kept full: times decide
     ],
 )
 def test_a_verdict_of_before_pays_for_all_if_nothing_that_is_known_loses(

@@ -129,7 +129,7 @@ def _decide(evidence: Evidence, margin: float) -> Verdict:
         reasons += [_about_wait(evidence, name) for name in faster if name not in winners]
     if evidence.throughput is not None and server not in (None, whole):
         reasons.append(_sentence("throughput", evidence.throughput))
-        reasons += [_WHY_THEY_DIFFER] if server_loses or _differ(main, evidence.throughput) else []
+        reasons += [_WHY_THEY_DIFFER] if _differ(main, evidence.throughput) else []
     at_a_time = f"with {evidence.concurrency} at a time"
     must_win = evidence.has_idle_slots and server not in (None, Zone.WIN)
     if must_win and (whole is Zone.WIN or winners):

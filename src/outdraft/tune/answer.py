@@ -131,6 +131,18 @@ class RangeAnswer:
     def measured(self) -> tuple[LoadAnswer, ...]:
         return tuple(each for each in self.loads if each.finding is not Finding.UNMEASURED)
 
+    @property
+    def decided(self) -> tuple[LoadAnswer, ...]:
+        """Those that were measured, and those at which it is off because nothing could be."""
+        return tuple(
+            each for each in self.loads if each.finding is not Finding.UNMEASURED or not each.is_on
+        )
+
+    @property
+    def stays_on(self) -> tuple[LoadAnswer, ...]:
+        """At which the settings have drafts though off is recommended."""
+        return tuple(each for each in self.loads if each.settings_k and not each.is_on)
+
     def at(self, load: LoadResult) -> LoadAnswer:
         return next(each for each in self.loads if each.load is load)
 
@@ -140,13 +152,16 @@ def answer_of(results: Results) -> RangeAnswer:
     loads = sorted(
         (_at_load(load, settings, results) for load in results.loads), key=lambda each: each.size
     )
-    loads = [replace(each, settings_k=settings.k_at(each.load.concurrency or 1)) for each in loads]
+    loads = [
+        replace(each, settings_k=_settings_k(settings, each.load, results))
+        for each in (loads if settings.schedule else _off_above_off(loads))
+    ]
     main = next((each for each in loads if each.load is results.main), None)
     bands = _bands(settings.schedule)
     measured = [each for each in loads if each.finding is not Finding.UNMEASURED]
     return RangeAnswer(
         settings=settings,
-        advice=_advice(measured, main, settings, bands),
+        advice=_advice(loads, main, settings, bands),
         loads=tuple(loads),
         main=main,
         bands=bands,
@@ -158,6 +173,27 @@ def answer_of(results: Results) -> RangeAnswer:
         has_schedule=results.has_schedule is not False,
         schedule_fault=schedule_fault(results),
     )
+
+
+def _settings_k(settings: Speculation, load: LoadResult, results: Results) -> int:
+    """An engine that cannot switch has the draft length of the main load everywhere, as the files
+    for it say."""
+    at = results.main if results.has_schedule is False else load
+    return 0 if at is None else settings.k_at(at.concurrency or 1)
+
+
+def _off_above_off(loads: Sequence[LoadAnswer]) -> list[LoadAnswer]:
+    """Loads, the smallest first. One that nothing was measured at is off where it already is at the
+    nearest smaller one that was measured: drafts pay less as more runs."""
+    found: list[LoadAnswer] = []
+    is_off = False
+    for each in loads:
+        if each.finding is not Finding.UNMEASURED:
+            is_off = not each.is_on
+        elif is_off and each.is_on:
+            each = replace(each, k=0, why_off=WhyOff.FINDING)
+        found.append(each)
+    return found
 
 
 def found_at(load: LoadResult) -> Finding:
@@ -210,12 +246,13 @@ def schedule_fault(results: Results) -> str:
 
 
 def _unproven(results: Results, best: Speculation) -> list[int]:
-    """Running requests with which the proposer of the best arm was not shown to pay."""
+    """Running requests with which the proposer of the best arm was not shown to pay, though more
+    time would show nothing else."""
     return [
         load.concurrency
         for load in results.loads
         if load.concurrency is not None
-        and found_at(load) is not Finding.UNMEASURED
+        and (found_at(load) is not Finding.UNMEASURED or all_failed(load))
         and not _pays(load, best)
     ]
 
@@ -228,6 +265,8 @@ def _pays(load: LoadResult, best: Speculation) -> bool:
 
 def _at_load(load: LoadResult, settings: Speculation, results: Results) -> LoadAnswer:
     finding, k = found_at(load), settings.k_at(load.concurrency or 1)
+    if finding is Finding.UNMEASURED and all_failed(load):
+        return LoadAnswer(load, finding, 0, None, WhyOff.FINDING)
     if finding is Finding.UNMEASURED:  # nothing speaks for or against what the settings have
         return LoadAnswer(load, finding, k, None, WhyOff.NO if k else WhyOff.FINDING)
     if finding is not Finding.WINS:
@@ -276,7 +315,7 @@ def _border(bands: Sequence[Band], below: LoadAnswer) -> int | None:
 
 
 def _advice(
-    measured: Sequence[LoadAnswer],
+    loads: Sequence[LoadAnswer],
     main: LoadAnswer | None,
     settings: Speculation,
     bands: Sequence[Band],
@@ -285,10 +324,10 @@ def _advice(
         has_failed = main is None or all_failed(main.load)
         return Recommendation.UNMEASURED if has_failed else Recommendation.OUT_OF_TIME
     if not settings.is_off:
-        is_whole = all(each.is_on for each in measured) and all(each.is_on for each in bands)
+        is_whole = all(each.is_on for each in loads) and all(each.is_on for each in bands)
         if not is_whole:
             return Recommendation.ON_IN_RANGE
-        has_losers = any(each.load.losers for each in measured)
+        has_losers = any(each.load.losers for each in loads)
         return Recommendation.ON_THOUGH if has_losers else Recommendation.ON
     kinds = {Finding.PARTS: Recommendation.ON_FOR_PARTS, Finding.UNCLEAR: Recommendation.UNPROVEN}
     return kinds.get(main.finding, Recommendation.OFF)

@@ -57,14 +57,18 @@ def deal_cards(
     gpus: Sequence[str],  # that are visible
     num_each: int,  # GPUs of one engine
     most: int | None,  # engines that are up on a card; None: as many as are needed
+    most_in_all: int | None = None,  # on all cards together, by main memory; None: any number
 ) -> Cards:
-    """As many cards as hold the engines of all arms: each more costs the start of another off."""
+    """As many cards as hold the engines of all arms: each more costs the start of another off, and
+    room for it in main memory."""
     proposers = list(by_proposer(arms).values())
     room = None if most is None else most - 1
-    if not room or len(gpus) < 2 * num_each:
+    if most is None or not room or len(gpus) < 2 * num_each:
         return Cards()
-    wanted = ceil(sum(map(len, proposers)) / room)
-    num_cards = min(wanted, len(gpus) // num_each, len(proposers))
+    num_arms = sum(map(len, proposers))
+    num_cards = min(ceil(num_arms / room), len(gpus) // num_each, len(proposers))
+    if most_in_all is not None and num_arms + num_cards > most_in_all:
+        num_cards = min(num_cards, most_in_all // most)
     if num_cards < 2:
         return Cards()
     held = [0] * num_cards

@@ -41,11 +41,13 @@ class Memory:
 @dataclass(frozen=True, slots=True)
 class Keeping:
     how: str  # ASLEEP, SIDE_BY_SIDE or VISITS
-    most: int | None = None  # engines that are up at a time; None: as many as are needed
+    # Engines that are up at a time, asleep on each card; None: as many as are needed
+    most: int | None = None
     share: float | None = None  # of a GPU for each that is awake; None: as the engine is told
     each_bytes: int | None = None  # of main memory, as planned for an engine beside others
     note: str = ""  # what a user should know, and a reader of the report
     memory: str = ""  # what they take, for who watches the run
+    most_in_all: int | None = None  # on all cards together, by main memory; None: any number
 
     @property
     def words(self) -> str:
@@ -94,8 +96,10 @@ def plan_keeping(
     told = told_share if memory.is_gpu and given is None else None
     if wanted in (None, ASLEEP) and sleep is not None:
         keeping = replace(_asleep(sleep, memory, given or told or _SHARE), share=told)
-        most = keeping.most
-        if wanted == ASLEEP or most is None or 1 + num_cards * (most - 1) >= _FEWEST:
+        most, in_all = keeping.most, keeping.most_in_all
+        # A further card holds one more off, in main memory too.
+        held = num_cards if most is None or in_all is None else min(num_cards, in_all // most)
+        if wanted == ASLEEP or most is None or 1 + max(held, 1) * (most - 1) >= _FEWEST:
             return keeping
         note = f"{keeping.note}; engines are visited one after the other"
         return Keeping(VISITS, 1, told, note=note)
@@ -117,7 +121,8 @@ def plan_keeping(
 
 
 def _asleep(sleep: Sleep, memory: Memory, share: float) -> Keeping:
-    """One awake takes `share` of the GPU; every other one keeps something on it."""
+    """One awake takes `share` of the GPU; every other one keeps something on it. All of them count
+    in main memory: the one that is awake falls asleep before the next one is."""
     each = None
     if memory.weights is not None:
         each = _OVERHEAD_BYTES + (0 if sleep.keeps_weights else memory.weights)
@@ -125,17 +130,17 @@ def _asleep(sleep: Sleep, memory: Memory, share: float) -> Keeping:
         return Keeping(ASLEEP, each_bytes=each)
     asleep = _ASLEEP_BYTES + (memory.weights or 0 if sleep.keeps_weights else 0)
     spare = memory.gpu_free - share * memory.gpu_total
-    fitting = [max(0, int(spare // asleep))]
+    most, in_all = 1 + max(0, int(spare // asleep)), None
     if each is not None and memory.main_free is not None:
-        fitting.append(memory.main_free // each)
-    most = 1 + min(fitting)
+        in_all = max(1, memory.main_free // each)
+        most = min(most, in_all)
     note = (
         f"up to {most} engines are up, one of them awake: it takes {share:.0%} of "
         f"{memory.gpu_total / GIB:.0f} GiB, one that sleeps about {asleep / GIB:.1f} GiB"
     )
     if most < _FEWEST:
         note += f"; a lower {_SHARE_FLAGS[0]} in --engine-flags leaves room for more"
-    return Keeping(ASLEEP, most, each_bytes=each, note=note)
+    return Keeping(ASLEEP, most, each_bytes=each, note=note, most_in_all=in_all)
 
 
 def _given_share(engine_flags: tuple[str, ...]) -> float | None:

@@ -70,7 +70,8 @@ class Lab(AbstractContextManager["Lab"]):
         self._backend = backend
         self._shares_process = supported.shares_process
         self._forget_paths = {} if keeps_memory else supported.forget_paths
-        self._idle_path = supported.idle_path
+        # After a block. SGLang's makes the engine forget: then its gauges have to do.
+        self._idle_path = "" if keeps_memory else supported.idle_path
         self.blocks = blocks
         self._starts = (start_engine, *other_starts)  # by card
         self._cards = cards

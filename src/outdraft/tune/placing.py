@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from outdraft.backends.backend import Backend
+from outdraft.backends.backend import Backend, Capabilities
+from outdraft.errors import OptionError
 from outdraft.measure.machine import gpu_ids, gpu_memory
 from outdraft.measure.main_memory import available_memory
 from outdraft.plan import Plan
@@ -48,8 +49,24 @@ def place_engines(
         num_engines=1 + len(arms),
         told_share=supported.memory_share,
     )
+    if not settings.serving.forgets:
+        check_memory_kept(keeping, supported, arms)
     most = keeping.most if keeping.how == ASLEEP else None
-    return keeping, deal_cards(arms, ids, num_each, most)
+    return keeping, deal_cards(arms, ids, num_each, most, keeping.most_in_all)
+
+
+def check_memory_kept(
+    keeping: Keeping, supported: Capabilities, arms: Sequence[Speculation]
+) -> None:
+    """For --keep-memory: whether a sleep takes it. What asks such an engine if it is idle makes it
+    forget, and it must be asked before it sleeps."""
+    path, paths = supported.idle_path, supported.forget_paths
+    lost = [arm.method for arm in arms if path and paths.get(arm.method) == path]
+    if keeping.how == ASLEEP and lost:
+        raise OptionError(
+            f"--keep-memory: {lost[0]} forgets whenever its engine falls asleep (POST {path}); "
+            f"leave it out, or --keep-engines {SIDE_BY_SIDE}"
+        )
 
 
 def _place_own(

@@ -22,7 +22,7 @@ class EnginePool:
         idle_path: str = "",  # refuses while requests run; asked before a sleep
     ) -> None:
         self._keeping = keeping
-        self._most = keeping.most  # less, once a GPU has turned out to hold fewer
+        self._held: dict[int, int] = {}  # by card: fewer than planned, as it has turned out
         self._sleep = sleep if keeping.how == ASLEEP else None
         self._available_bytes = available_bytes
         self._kept = kept
@@ -73,7 +73,8 @@ class EnginePool:
         """For an engine as large as the largest one that is up."""
         if not self._engines:
             return True
-        if self._most is not None and len(self._beside(key)) >= self._most:
+        most = self._held.get(self._card_of(key), self._keeping.most)
+        if most is not None and len(self._beside(key)) >= most:
             return False
         largest = max(each.resident_bytes() for each in self._engines.values())
         free = self._available_bytes()
@@ -103,7 +104,7 @@ class EnginePool:
             asleep = [each for each in self._beside(key) if each in self._asleep]
             if not asleep:
                 raise
-            self._most = len(self._beside(key))
+            self._held[self._card_of(key)] = len(self._beside(key))
             self._drop_one(asleep)
             return start()
 

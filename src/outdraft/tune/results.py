@@ -146,7 +146,9 @@ class LoadResult:
 
     @property
     def _won_before(self) -> bool:
-        """The same of results of before, whose verdict does not say it."""
+        """The same of results of before, whose verdict does not say it. It is right for runs that
+        kept all slots busy to the end of a block, as `tune` does: times are enough to win, unless
+        throughput clearly loses. Results do not tell whether an early run left slots idle."""
         ratios = {} if self.best_arm is None else self.best_arm.ratios
         whole = Evidence(
             e2e=ratios.get("e2e"),
@@ -154,6 +156,7 @@ class LoadResult:
             p99=ratios.get("p99"),
             total=ratios.get("total"),
             concurrency=self.concurrency,
+            has_idle_slots=False,
         )
         return wins_as_a_whole(whole, DEFAULT_MARGIN)
 

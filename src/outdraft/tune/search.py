@@ -29,7 +29,7 @@ from outdraft.tune.rules import Rules, SearchSettings
 from outdraft.tune.schedule import schedule_of, scheduled_arm
 from outdraft.tune.shares import TimeShares
 from outdraft.tune.slo import check_slo
-from outdraft.tune.texts import floor_of, next_again, other_texts, texts_part
+from outdraft.tune.texts import beside_own_off, floor_of, next_again, other_texts, texts_part
 from outdraft.tune.visits import plan_visits, visited_off
 
 Measure = Callable[[Load, Speculation, int], Block | Failure]  # one block of an arm under a load
@@ -163,8 +163,8 @@ class Search:
             of_visits = 0.0
             if self.settings.in_visits:
                 final[off], of_visits = visited_off(self.journal, part)
-            raced, floor = self._blocks_of(load), self._text_floor(load)
-            judgement = judge(best, final, raced, rules, floor, of_visits)
+            raced = beside_own_off(best, self._blocks_of(load), self._offs_of(load))
+            judgement = judge(best, final, raced, rules, self._text_floor(load), of_visits)
             standing = replace(
                 standing,
                 evidence=judgement.evidence,
@@ -329,11 +329,11 @@ class Search:
 
     def _ask_again(self, load: Load, *parts: Load) -> None:
         """Off for its texts once more, where an arm has others under the load or in these parts."""
-        again, journal = texts_part(load), self.journal
+        again, journal, offs = texts_part(load), self.journal, self._offs_of(load)
         compared = [self._blocks_of(each) for each in (load, *parts)]
         while not journal.failures_at(again.name):
             asked = journal.of(again.name, name_of(OFF))
-            if (number := next_again(self.settings.arms, compared, asked)) is None:
+            if (number := next_again(self.settings.arms, compared, asked, offs)) is None:
                 return
             self._measure(TEXTS, load, Standing(next_block=number), OFF, where=again)
 

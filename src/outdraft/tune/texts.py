@@ -24,7 +24,10 @@ def texts_part(load: Load) -> Load:
 
 
 def next_again(
-    arms: Sequence[Speculation], parts: Sequence[ArmBlocks], again: Sequence[Block]
+    arms: Sequence[Speculation],
+    parts: Sequence[ArmBlocks],
+    again: Sequence[Block],
+    offs: ArmBlocks | None = None,  # of arms on another card: off's blocks there, of the race
 ) -> int | None:
     """The number of off's next block to ask again. None where enough of them were, or where all
     texts are off's and there is nothing to explain. `parts`: the race, whose blocks they are, and
@@ -35,8 +38,19 @@ def next_again(
     if num_texts >= FLOOR_TEXTS or number >= _MOST_BLOCKS or not is_there:
         return None
     kept = [arm for arm in arms if not arm.is_lossy]
-    compared = (texts_of(arm, blocks) for arm in kept for blocks in parts)
+    race, *others = parts
+    compared = (
+        texts_of(arm, blocks)
+        for arm in kept
+        for blocks in (beside_own_off(arm, race, offs or {}), *others)
+    )
     return number if any(each.first_differences for each in compared if each is not None) else None
+
+
+def beside_own_off(arm: Speculation, blocks: ArmBlocks, offs: ArmBlocks) -> ArmBlocks:
+    """With off's blocks on the arm's own card: texts of two cards may differ by near-ties."""
+    own = offs.get(name_of(arm))
+    return blocks if own is None else {**blocks, name_of(OFF): own}
 
 
 def texts_of(arm: Speculation, blocks: ArmBlocks) -> Agreement | None:
@@ -61,8 +75,7 @@ def other_texts(
     found: dict[str, str] = {}
     for members in by_proposer(arm for arm in arms if not arm.is_lossy).values():
         for arm in members:
-            off = (offs or {}).get(name_of(arm), blocks.get(name_of(OFF), ()))
-            texts = texts_of(arm, {**blocks, name_of(OFF): off})
+            texts = texts_of(arm, beside_own_off(arm, blocks, offs or {}))
             if judge_texts(texts, floor) is TextFinding.OTHER:
                 reason = f"{name_of(arm)} writes other texts: {counts_text(texts, floor)}"
                 found |= dict.fromkeys(map(name_of, members), reason)

@@ -143,19 +143,19 @@ def speedup_text(ratio: Ratio | None) -> str:
 
 def _range(answer: RangeAnswer) -> str:
     """Where it is on, and where off. A schedule has borders of its own; without one only the loads
-    that were measured are named."""
+    that something is known of are named."""
     if answer.bands:
         return _range_of_bands(answer.bands)
     runs = [
         (is_on, [each.load for each in members])
-        for is_on, members in groupby(answer.measured, key=lambda each: each.is_on)
+        for is_on, members in groupby(answer.decided, key=lambda each: each.is_on)
     ]
     if len(runs) == 2 and all(load.concurrency or load.rate for _, loads in runs for load in loads):
         (is_on, below), (_, above) = runs
         up_to, on = f"up to {loads_text(below[-1:])}", f"from {loads_text(above[:1])} on"
         return f"{up_to}; off {on}" if is_on else f"{on}; off {up_to}"
     on, off = (
-        loads_text([each.load for each in answer.measured if each.is_on == is_on])
+        loads_text([each.load for each in answer.decided if each.is_on == is_on])
         for is_on in (True, False)
     )
     return f"at {on}; off at {off}"
@@ -193,8 +193,8 @@ def _about_switches(answer: RangeAnswer) -> Iterator[str]:
         yield f"The schedule switches after {joined(others)}; {where}."
     if answer.advice is Recommendation.ON_IN_RANGE and not (answer.bands and answer.has_schedule):
         main = loads_text([answer.main.load])
-        off = [each.load for each in answer.loads if not each.is_on]
-        stay = f", and stay on at {loads_text(off)}" if off else ""
+        on = [each.load for each in answer.stays_on]
+        stay = f", and stay on at {loads_text(on)}" if on else ""
         yield f"The engine does not switch by itself: its settings are for {main}{stay}."
 
 
