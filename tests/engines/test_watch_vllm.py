@@ -103,4 +103,5 @@ def check_times(both: Both, name: str, histogram: Histogram) -> None:
         print(f"{name} {percent}: watch {seen[percent]:.4f} in ({low:g}, {high:g}], "
               f"bench {measured:.4f}, mean {late_s:.4f} later")  # fmt: skip
         assert low - (allowed_s if is_share else 0) < measured <= high + allowed_s
-    assert len(set(buckets)) > 1, "times that differ"
+    if not is_share:  # on a quiet machine all texts have about the same time per token
+        assert len(set(buckets)) > 1, "times that differ"
