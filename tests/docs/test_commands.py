@@ -195,8 +195,11 @@ def marked(written: Written) -> object:
 @pytest.mark.parametrize("written", [marked(each) for each in in_order()])
 def test_a_command_of_a_block(written: Written, world: World, run: Run) -> None:
     words = world.words(written.words)
-    if "--baseline" in words or words[0] == "report":
-        assert (world.folder / "tune-out" / "results.json").is_file()
+    tuned = world.folder / "tune-out" / "results.json"
+    if ("--baseline" in words or words[0] == "report") and not tuned.is_file():
+        first = in_order()[0]  # it was left out of this run of the tests
+        HANDLERS[first.words[0]](world, world.words(first.words), run)
+        assert tuned.is_file()
     HANDLERS[words[0]](world, words, run)
 
 
