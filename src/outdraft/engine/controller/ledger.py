@@ -7,7 +7,7 @@ _MOST_PROBES = 1.0  # in plain steps: savings for one large probe
 _LOSS_SHARE = 0.003  # of the time
 _ALLOWANCE = 4.0  # in plain steps: losses while nothing is known yet
 _TRIAL = 1.0  # in plain steps: what may be lost after a wait
-_FIRST_WAIT, _LONGEST_WAIT = 128, 2048  # rounds; twice as many after each trial that failed
+_FIRST_WAIT, _LONGEST_WAIT = 128, 256  # rounds; twice as many after each trial that failed
 
 
 class Ledger:
