@@ -55,6 +55,13 @@ def slow_and_fast(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
         yield off, on
 
 
+def test_one_look_sends_all_requests(told: Any, slow_and_fast: tuple[str, str]) -> None:
+    words = (*slow_and_fast, "--requests", "80", *SHORT[2:], "--json")
+    blocks = [json.loads(told(*words, *more)[1])["load"]["num_blocks"]
+              for more in ((), ("--one-look",))]  # fmt: skip
+    assert blocks == [5, 20]
+
+
 def test_two_servers_to_json_and_a_file(
     told: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,13 @@ def test_a_clear_case_ends_early_and_a_close_one_does_not(compared: Compared) ->
     assert compared(loads(replace(ON, speedup=1.012))).num_blocks == 20
 
 
+def test_one_look_is_at_the_end_even_where_it_is_clear_early(compared: Compared) -> None:
+    looks: list[Look] = []
+    seen = {"num_looks": 1, "on_look": lambda comparison, look: looks.append(look)}
+    assert compared(loads(replace(ON, speedup=1.5)), **seen).num_blocks == 20
+    assert looks == [Look(20, 0.95)]
+
+
 def test_no_difference_at_all_is_a_tie_that_needs_no_more(compared: Compared) -> None:
     outcome = compared(loads(replace(ON, noise=0.001), replace(OFF, noise=0.001)))
     assert outcome.num_blocks == 5

@@ -70,6 +70,8 @@ COMPARE_OPTIONS = (
     replace(REQUESTS, help="requests to each server at most (default: 20 blocks)", minimum=10),
     replace(BLOCK, help="requests to one server in a row (default: for 3 s of steady load, by the "
             "speed of the warm-up; of saved runs 12)", minimum=2),
+    Option("--one-look", "send all requests and look once, at the end: small parts of the traffic "
+           "get their pairs even where the whole is clear early", bool),
     MARGIN,
     Option("--noise-floor", "differences below it are noise: a number, or the --out file of an A/A "
            "run", default="0", metavar="X|FILE"),

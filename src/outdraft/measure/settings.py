@@ -61,9 +61,11 @@ def comparison_settings(args: argparse.Namespace, *, is_live: bool) -> Compariso
     if block is not None and most is not None:
         # An interval needs five blocks: few requests make smaller blocks, never more requests.
         block = min(block, most // MIN_BLOCKS)
+    looks = {"num_looks": 1} if args.one_look else {}
     return make_settings(
         ComparisonSettings,
         args,
+        **looks,
         memory=memory,
         pairing=pairing,
         max_requests=most,
