@@ -270,6 +270,16 @@ def test_a_budget_in_which_no_arm_can_be_judged_names_one_in_which_all_loads_are
     assert all(each.standing.verdict is not None for each in outcomes)
 
 
+@pytest.mark.parametrize("budget_s", [300, 400, 500, 600])
+def test_where_time_is_short_the_first_loads_are_judged_not_the_last(
+    budget_s: float, tmp_path: Path
+) -> None:
+    outcomes, _ = search(Stage(WINNING), tmp_path / "journal", budget_s=budget_s)
+    is_judged = [each.standing.verdict is not None for each in outcomes]
+    assert is_judged == sorted(is_judged, reverse=True)
+    assert is_judged[0] == (budget_s > 300), "off, one start and a final of the first take longer"
+
+
 def test_off_that_fails_in_the_final_leaves_nothing_to_judge_by(tmp_path: Path) -> None:
     stage = replace(Stage(WINNING), does_not_wake=("off",))
     for _ in range(2):  # also when it is continued

@@ -65,14 +65,16 @@ class TimeShares:
         """The arms that there is time for. Where one process serves a proposer: those of proposers
         that were measured here, and of as many others as can be started, profiled and judged in
         `allowed_s`; `ranked`: the promising ones first. Elsewhere: the arms whose engines were up,
-        and all others while there is time to start another one and to judge every load after that.
+        and all others while there is time to start another one and to judge every load after that;
+        the first one, where nothing is judged without it, while this load alone can be judged.
         """
         if self.settings.shares_process:
             return self._fitting(load, allowed_s, ranked)
-        if self.to_judge_another_s(load) <= self.settings.budget_s:
-            return self.settings.arms
         started = {each.arm for each in self._decided_by(load)}
-        return tuple(arm for arm in self.settings.arms if name_of(arm) in started)
+        arms = tuple(arm for arm in self.settings.arms if name_of(arm) in started)
+        if self._to_judge_another_s(load, is_alone=not arms) <= self.settings.budget_s:
+            return self.settings.arms
+        return arms
 
     def _fitting(
         self, load: Load, allowed_s: float, ranked: Sequence[str]
@@ -110,13 +112,14 @@ class TimeShares:
         raced_s, final_s = (block_s.get(each.name) for each in (load, load.in_part(FINAL)))
         return final_s / raced_s if raced_s and final_s else 1.0
 
-    def to_judge_another_s(self, load: Load) -> float:
-        """What the run will have taken when the engine of another arm was started, and every load
-        judged after that."""
+    def _to_judge_another_s(self, load: Load, *, is_alone: bool) -> float:
+        """What the run will have taken when the engine of another arm was started, and this load
+        (`is_alone`) or every load from it on was judged after that. Visits are to all loads."""
         in_visits, loads = self.settings.in_visits, self.settings.loads
         before = self._decided_by(load)
         start_s = self._start_s(before)
-        to_judge = loads if in_visits else loads[loads.index(load) :]
+        later = () if is_alone else loads[loads.index(load) + 1 :]
+        to_judge = loads if in_visits else (load, *later)
         block_s = sum(self.block_s(each, OFF) for each in to_judge)
         final_s = 2 * MIN_FINAL_BLOCKS * block_s
         if self.settings.cards.others:  # the off of its card may have to be started too
