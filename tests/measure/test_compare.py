@@ -76,17 +76,9 @@ def test_planted_speedups(compared: Compared, speedup: float, expected: str) -> 
     assert (low or 0) < planted < (high or 0)
 
 
-def test_a_clear_case_ends_early_and_a_close_one_does_not(compared: Compared) -> None:
-    assert compared(loads(replace(ON, speedup=1.5))).num_blocks == 5
-    assert compared(loads(replace(ON, speedup=0.8))).num_blocks == 5
-    assert compared(loads(replace(ON, speedup=1.012))).num_blocks == 20
-
-
-def test_one_look_is_at_the_end_even_where_it_is_clear_early(compared: Compared) -> None:
-    looks: list[Look] = []
-    seen = {"num_looks": 1, "on_look": lambda comparison, look: looks.append(look)}
-    assert compared(loads(replace(ON, speedup=1.5)), **seen).num_blocks == 20
-    assert looks == [Look(20, 0.95)]
+def test_a_clear_case_ends_early_but_with_one_look(compared: Compared) -> None:
+    for speedup, looks, blocks in ((1.5, 4, 5), (0.8, 4, 5), (1.012, 4, 20), (1.5, 1, 20)):
+        assert compared(loads(replace(ON, speedup=speedup)), num_looks=looks).num_blocks == blocks
 
 
 def test_no_difference_at_all_is_a_tie_that_needs_no_more(compared: Compared) -> None:
