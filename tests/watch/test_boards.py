@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog import encoder, plugins
+from grafana_foundation_sdk.models import dashboard as models
 
 from outdraft.watch.boards import KINDS, VLLM, WATCH, Kind, alerts, dashboard, rules_text
 from outdraft.watch.boards import write_boards as write
@@ -181,10 +183,7 @@ OF_THE_DATA_SOURCE = {"titleFormat", "textFormat"}
 
 @BOTH
 def test_grafana_reads_all_of_it(kind: Kind) -> None:
-    """By Grafana's own types (PyPI: grafana-foundation-sdk), where they are installed."""
-    models = pytest.importorskip("grafana_foundation_sdk.models.dashboard")
-    plugins = pytest.importorskip("grafana_foundation_sdk.cog.plugins")
-    encoder = pytest.importorskip("grafana_foundation_sdk.cog.encoder")
+    """By Grafana's own types."""
     plugins.register_default_plugins()
     written = json.loads(json.dumps(dashboard(kind)))
     read = json.loads(encoder.JSONEncoder().encode(models.Dashboard.from_json(written)))
