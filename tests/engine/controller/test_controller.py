@@ -186,7 +186,7 @@ def test_after_a_round_without_drafts_it_rests() -> None:
         pass
     rested = 0
     while controller.may_rest([*range(8)]):
-        assert controller._ledger.is_held_back or not controller.may_rest([*range(7)])
+        assert controller._ledger(7).is_held_back or not controller.may_rest([*range(7)])
         controller.rest()
         rested += 1
     assert rested == 3

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from ctypes import byref
+from math import log2
 
 import numpy as np
 
@@ -73,7 +74,8 @@ class Controller:
         assert max(max_k, max_lookup) <= POSITIONS
         assert len(BANDS) + 1 == NUM_BANDS
         self._library = rounds_library()
-        self.costs, self._ledger = LiveCosts(costs), Ledger()
+        self.costs = LiveCosts(costs)
+        self._ledgers: dict[int, Ledger] = {}  # by about how many texts run
         self._proposers: dict[str, int] = {}
         self._kinds: dict[tuple[str, int, bool], int] = {}
         self._texts: dict[int, int] = {}  # id → slot
@@ -103,13 +105,14 @@ class Controller:
         nothing was drafted for the same texts. What may come up can wait for a few rounds."""
         if self._rested >= _MOST_RESTED:
             return False
-        return self._ledger.is_held_back or (self._is_idle and ids == self._ids)
+        return self._ledger(len(ids)).is_held_back or (self._is_idle and ids == self._ids)
 
     def rest(self) -> None:
         """A round without a plan, in which nobody gets drafts."""
         self._rested += 1
         self._native.now += 1
-        self._ledger.settle(self._native.plain, self._native.plain, 1.0)
+        plain = self._native.plain
+        self._ledger(self._native.num).settle(plain, plain, 1.0)
 
     def wish(self, candidates: Seq[Candidate], *, other_tokens: int = 0) -> list[Wish]:
         """What the draft should write for each candidate, in order. `other_tokens`: of prompts, in
@@ -124,8 +127,8 @@ class Controller:
         for row, each in zip(self._rows, candidates, strict=False):
             self._describe(row, each)
         self._point(num, other_tokens)
-        native.is_held_back = self._ledger.is_held_back
-        native.money = self._ledger.for_probes
+        ledger = self._ledger(num)
+        native.is_held_back, native.money = ledger.is_held_back, ledger.for_probes
         native.now += 1
         self._library.wish_drafts(byref(native), self._rows, num, other_tokens, self._wishes)
         return [
@@ -143,9 +146,9 @@ class Controller:
             grades = drafted.get(each.id, ())
             row.num_drafted = len(grades)
             row.grades[: len(grades)] = grades
-        money = self._ledger.for_probes
+        ledger = self._ledger(native.num)
         self._library.plan_round(byref(native), self._rows, self._plans)
-        self._ledger.pay_probes(money - native.money)
+        ledger.pay_probes(ledger.for_probes - native.money)
         self._planned = {each.id: row for row, each in enumerate(candidates)}
         plans = self._answer(candidates)
         self._ids = list(self._planned)
@@ -183,7 +186,9 @@ class Controller:
             if drafting > 0:
                 self.costs.observe_drafting(self._draft, settled.drafting, drafting)
         more = settled.verification + settled.drafting - native.without
-        self._ledger.settle(native.plain, native.plain + more, settled.emitted)
+        self._ledger(native.num).settle(
+            native.plain, native.plain + more, settled.emitted, reading=settled.reading
+        )
         self._planned = {}
 
     def release(self, id: int) -> None:
@@ -191,6 +196,11 @@ class Controller:
         slot = self._texts.pop(id, None)
         if slot is not None:
             self._free.append(slot)
+
+    def _ledger(self, num: int) -> Ledger:
+        """Of rounds with about so many texts, to the nearest power of two: what drafts lose where
+        many run says little about few."""
+        return self._ledgers.setdefault(round(log2(max(num, 1))), Ledger())
 
     def _describe(self, row: CCandidate, candidate: Candidate) -> None:
         row.text = self._texts.get(candidate.id, -1)
@@ -231,7 +241,8 @@ class Controller:
             native.memory = self._memory.ctypes.data
 
     def _answer(self, candidates: Seq[Candidate]) -> list[DraftPlan]:
-        names, plans, is_held_back = list(self._proposers), [], self._ledger.is_held_back
+        names, plans = list(self._proposers), []
+        is_held_back = self._ledger(len(candidates)).is_held_back
         for each, own in zip(candidates, self._plans, strict=False):
             why = _WHY[own.why]
             if own.k:

@@ -30,7 +30,7 @@ int width_of(const Controller *c, const Candidate *candidates, int num) {
 
 int64_t memory_of_round(const Controller *c, const Candidate *candidates, int32_t num) {
     int64_t items = (int64_t)num * width_of(c, candidates, num);
-    return items * 5 + 2 + (int64_t)num * 6;
+    return items * 5 + 2 + (int64_t)num * 7;
 }
 
 Rows rows_of(const Controller *c, const Candidate *candidates, Plan *plans) {
@@ -42,7 +42,8 @@ Rows rows_of(const Controller *c, const Candidate *candidates, Plan *plans) {
     rows.values = rows.verification + items + 1;
     rows.rivals = rows.values + num;
     rows.tokens = rows.rivals + num;
-    rows.lengths = (int32_t *)(rows.tokens + num);
+    rows.hoped = rows.tokens + num;
+    rows.lengths = (int32_t *)(rows.hoped + num);
     rows.is_drafted = rows.lengths + num;
     rows.is_wanted = rows.is_drafted + num;
     return rows;

@@ -6,6 +6,7 @@
 #define TINY 1e-9 /* seconds, and tokens */
 #define LARGE_GAIN 1.15 /* of all together, for which some may wait */
 enum { HORIZON = 96 /* tokens over which reading a text has to pay, where it may get so many */ };
+enum { FEW_BEHIND = 16 /* tokens that a draft reads on the way */ };
 enum { LONGEST_GAP = 32 /* rounds between probes of a text; they double */ };
 
 /* What a round is planned with: one row for every candidate. */
@@ -14,6 +15,7 @@ typedef struct {
     Plan *plans;
     double *gains, *taken, *verification, *values; /* values: seconds that a token is worth */
     double *rivals, *tokens; /* what a lookup is worth, in seconds; its tokens */
+    double *hoped; /* tokens of a round, before drafts are written */
     int32_t *lengths, *is_drafted, *is_wanted;
     Offered *offered;
 } Rows;

@@ -54,7 +54,9 @@ static double expected_tokens(const Controller *c, const Rows *rows, int row) {
 /* The best allocation that holds nobody up for longer than allowed; whether that took anything from
  * anybody. Drafts of some make a step longer for all: a text without any waits for them, and where
  * that goes on it ends later than without speculation, however many tokens a second the batch
- * writes. Where all together gain much, some may wait. (What reading takes was charged.) */
+ * writes. Where all together gain much, some may wait. A text whose draft is not sure in this round
+ * was as likely as others to get one that is: what it hoped for counts. (What reading takes was
+ * charged.) */
 static int allocate(Controller *c, const Rows *rows, double drafting, double *price) {
     double others = rows->verification[0] - c->plain; /* seconds, of prompts */
     double prompts = prompts_of_token(c);
@@ -72,6 +74,7 @@ static int allocate(Controller *c, const Rows *rows, double drafting, double *pr
             const Text *text = c->texts + each->text;
             double own = expected_tokens(c, rows, row);
             mean += own / c->num;
+            if (each->num_drafted) own = fmax(own, rows->hoped[row]);
             double spare = fmax(lag_allowed(text, each->left, prompts) - text->lag, 0.0);
             if (!is_in_time(each)) least = fmin(least, (1 + prompts) * own + spare);
         }
@@ -239,6 +242,10 @@ void learn_round(Controller *c, const Plan *plans, const Outcome *outcomes, int3
     drafted = drafted < c->num * c->width ? drafted : c->num * c->width; /* as many are tabulated */
     settled->verification = drafted ? step_seconds(c, c->tokens + drafted) : c->without;
     settled->drafting = c->drafting;
+    settled->reading = 0.0;
+    for (int row = 0; row < c->num; row++)
+        if (plans[row].behind > FEW_BEHIND)
+            settled->reading += c->prices.catch_up * plans[row].behind;
     settled->emitted = 1 + (weights > 0 ? accepted / weights : 0.0);
     settled->tokens = c->tokens + drafted;
     settled->drafts = by_draft;

@@ -5,7 +5,6 @@
 
 static const double MUCH = 0.5; /* tokens that a text has to expect, to be held up without them */
 static const double DAMPED = 0.97; /* a token counts so much for a text without drafts of late */
-enum { FEW_BEHIND = 16 /* tokens that a draft reads on the way */ };
 
 /* What it takes to get a token, of late: less for those that get many in a round. */
 static void set_values(const Controller *c, const Rows *rows) {
@@ -94,6 +93,7 @@ static int holds_up(const Controller *c, const Rows *rows, int depth, double pri
             own += (rows->gains[item] + rows->rivals[row] + c->prices.per_token * at +
                     price * rows->taken[item]) / rows->values[row];
         }
+        rows->hoped[row] = own;
         mean += own / c->num;
         double spare = fmax(lag_allowed(text, each->left, prompts) - text->lag, 0.0);
         if (!is_in_time(each)) least = fmin(least, (1 + prompts) * own + spare);
@@ -144,6 +144,7 @@ void wish_drafts(Controller *c, const Candidate *candidates, int32_t num, int32_
     c->is_limited = 0;
     set_values(c, &rows);
     memset(wishes, 0, (size_t)num * sizeof *wishes);
+    for (int row = 0; row < num; row++) rows.hoped[row] = 1.0;
     price = c->average > 0 ? c->average : (rows.verification[num] - c->without) / num;
     if (c->draft >= 0 && !c->is_held_back) {
         for (int pass = 0; pass < 2; pass++) { /* the second one at the price of what is taken */
