@@ -194,6 +194,15 @@ def test_after_a_round_without_drafts_it_rests() -> None:
     assert controller.may_rest([*range(8)])
 
 
+def test_what_many_lose_is_not_held_against_one() -> None:
+    controller = Controller(FLAT)
+    while not controller._ledger(16).is_held_back:
+        controller._ledger(16).settle(0.01, 0.02, 1.0)
+    for num, is_held_back in ((15, True), (16, True), (1, False), (4, False)):
+        whys = {plan.why for plan in planned(controller, candidates(num))}
+        assert (Why.HELD_BACK in whys) == is_held_back
+
+
 def test_probes_are_few_and_bring_it_back() -> None:
     """Bad for 400 rounds, good from then on."""
     controller = Controller(FLAT)

@@ -49,6 +49,17 @@ def test_after_a_trial_that_wins_waits_are_short_again() -> None:
     assert fail(ledger) == 128
 
 
+def test_what_is_read_first_is_paid_by_what_follows() -> None:
+    """A head that reads for three steps, and then gains a quarter of a step in each round."""
+    ledger, most = Ledger(), 20
+    for round_ in range(10 * most):
+        reading = 0.0 if round_ % most else 3 * PLAIN
+        ledger.settle(PLAIN, 1.1 * PLAIN + reading, 1.35, reading=reading)
+        assert not ledger.is_held_back
+    while not ledger.is_held_back:  # what does not pay for its reading is stopped
+        ledger.settle(PLAIN, 1.1 * PLAIN + 3 * PLAIN, 1.35, reading=3 * PLAIN)
+
+
 @given(st.lists(st.floats(0, 0.02), min_size=200, max_size=200))
 @settings(deadline=None, max_examples=20)
 def test_probes_take_one_percent(prices: list[float]) -> None:
