@@ -65,8 +65,8 @@ class TimeShares:
         """The arms that there is time for. Where one process serves a proposer: those of proposers
         that were measured here, and of as many others as can be started, profiled and judged in
         `allowed_s`; `ranked`: the promising ones first. Elsewhere: the arms whose engines were up,
-        and all others while there is time to start another one and to judge every load after that;
-        the first one, where nothing is judged without it, while this load alone can be judged.
+        and all others while there is time to start another one and to judge every load after that.
+        Where no arm's engine was up yet, time to judge this load is enough: else it has no verdict.
         """
         if self.settings.shares_process:
             return self._fitting(load, allowed_s, ranked)
