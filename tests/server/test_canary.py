@@ -274,7 +274,7 @@ def test_texts_are_the_same(
     for (expected, _), (found, metrics) in zip(
         plain, answers(made(models, method), canary=canary), strict=True
     ):
-        assert found == expected
+        assert found == expected, "texts differ"
         sides = metrics.by("outdraft:decode_tokens_total", "side")
         assert sides.keys() >= {"plain", "speculating"}
         # After slices drafts are accepted as before: a third of the steps is in them.

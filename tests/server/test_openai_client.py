@@ -38,7 +38,7 @@ def test_completions(client: OpenAI) -> None:
     for chunk in client.completions.create(prompt=[PROMPT, "a"], n=2, stream=True, **ASKED):
         for choice in chunk.choices:
             texts[choice.index] += choice.text
-    assert texts == [choice.text for choice in whole.choices]
+    assert texts == [choice.text for choice in whole.choices], "texts differ"
     assert len(set(texts)) == 4
 
 
@@ -102,7 +102,7 @@ def test_our_own_fields(client: OpenAI) -> None:
         client.completions.create(**asked, extra_body={**extra, "speculation": override})
         for override in ({"k": 3}, {"method": "off"})
     )
-    assert drafted.choices[0].text == plain.choices[0].text
+    assert drafted.choices[0].text == plain.choices[0].text, "texts differ"
     counts = [each.metrics["speculative_decoding"] for each in (drafted, plain)]
     assert counts[0]["num_draft_tokens"] > counts[1]["num_draft_tokens"] == 0
 
