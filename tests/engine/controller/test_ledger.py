@@ -54,10 +54,10 @@ def test_what_is_read_first_is_paid_by_what_follows() -> None:
     ledger, most = Ledger(), 20
     for round_ in range(10 * most):
         reading = 0.0 if round_ % most else 3 * PLAIN
-        ledger.settle(PLAIN, 1.1 * PLAIN + reading, 1.35, reading=reading)
+        ledger.settle(PLAIN, 1.1 * PLAIN + reading, 1.35, catch_up=reading)
         assert not ledger.is_held_back
     while not ledger.is_held_back:  # what does not pay for its reading is stopped
-        ledger.settle(PLAIN, 1.1 * PLAIN + 3 * PLAIN, 1.35, reading=3 * PLAIN)
+        ledger.settle(PLAIN, 1.1 * PLAIN + 3 * PLAIN, 1.35, catch_up=3 * PLAIN)
 
 
 @given(st.lists(st.floats(0, 0.02), min_size=200, max_size=200))

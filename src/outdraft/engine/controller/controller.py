@@ -187,7 +187,7 @@ class Controller:
                 self.costs.observe_drafting(self._draft, settled.drafting, drafting)
         more = settled.verification + settled.drafting - native.without
         self._ledger(native.num).settle(
-            native.plain, native.plain + more, settled.emitted, reading=settled.reading
+            native.plain, native.plain + more, settled.emitted, catch_up=settled.catch_up
         )
         self._planned = {}
 

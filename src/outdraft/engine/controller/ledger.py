@@ -8,7 +8,7 @@ _LOSS_SHARE = 0.003  # of the time
 _ALLOWANCE = 4.0  # in plain steps: losses while nothing is known yet
 _TRIAL = 1.0  # in plain steps: what may be lost after a wait
 _FIRST_WAIT, _LONGEST_WAIT = 128, 256  # rounds; twice as many after each trial that failed
-_READING_SHARE = 1 / 32  # of what reading took is booked in each round
+_CATCH_UP_SHARE = 1 / 32  # of what catching up took is booked in each round
 
 
 class Ledger:
@@ -21,7 +21,7 @@ class Ledger:
         self._probes = 0.0  # seconds
         self._balance = _ALLOWANCE  # plain steps
         self._wait, self._left = _FIRST_WAIT, 0  # rounds: of the next wait, of this one
-        self._reading = 0.0  # plain steps that are not booked yet
+        self._catch_up = 0.0  # plain steps that are not booked yet
 
     @property
     def is_held_back(self) -> bool:
@@ -36,18 +36,18 @@ class Ledger:
         self._probes -= seconds
 
     def settle(
-        self, plain: float, expected: float, emitted: float, *, reading: float = 0.0
+        self, plain: float, expected: float, emitted: float, *, catch_up: float = 0.0
     ) -> None:
         """A round: seconds of a plain step, of what was done, and the tokens that a sequence got
-        on average. `reading`: seconds, of `expected`, that a draft read texts."""
+        on average. `catch_up`: seconds of that in which a draft read what it had not read yet."""
         self._probes = min(self._probes + _PROBE_SHARE * expected, _MOST_PROBES * plain)
         if self._left:  # what probes gain and lose is theirs
             self._left -= 1
             return
-        self._reading += reading / plain
-        booked = _READING_SHARE * self._reading
-        self._reading -= booked
-        steps = (expected - reading) / plain + booked
+        self._catch_up += catch_up / plain
+        booked = _CATCH_UP_SHARE * self._catch_up
+        self._catch_up -= booked
+        steps = (expected - catch_up) / plain + booked
         self._balance = min(self._balance + emitted - steps + _LOSS_SHARE * steps, _ALLOWANCE)
         if self._balance < 0:
             self._left, self._balance = self._wait, _TRIAL

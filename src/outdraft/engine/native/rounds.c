@@ -242,10 +242,10 @@ void learn_round(Controller *c, const Plan *plans, const Outcome *outcomes, int3
     drafted = drafted < c->num * c->width ? drafted : c->num * c->width; /* as many are tabulated */
     settled->verification = drafted ? step_seconds(c, c->tokens + drafted) : c->without;
     settled->drafting = c->drafting;
-    settled->reading = 0.0;
+    settled->catch_up = 0.0;
     for (int row = 0; row < c->num; row++)
         if (plans[row].behind > FEW_BEHIND)
-            settled->reading += c->prices.catch_up * plans[row].behind;
+            settled->catch_up += c->prices.catch_up * plans[row].behind;
     settled->emitted = 1 + (weights > 0 ? accepted / weights : 0.0);
     settled->tokens = c->tokens + drafted;
     settled->drafts = by_draft;

@@ -72,7 +72,7 @@ typedef struct {
 /* What became of a round. */
 typedef struct {
     double verification, drafting; /* seconds that were expected */
-    double reading;                /* of drafting: of texts, before the first token */
+    double catch_up;               /* of drafting: texts that it had not read */
     double emitted;                /* tokens that a text got on average, by weight */
     int32_t tokens, drafts;        /* of the step; drafted by the draft */
 } Settled;

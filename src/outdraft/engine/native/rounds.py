@@ -187,7 +187,7 @@ class CSettled(Structure):
     _fields_ = [
         ("verification", c_double),
         ("drafting", c_double),
-        ("reading", c_double),
+        ("catch_up", c_double),
         ("emitted", c_double),
         ("tokens", c_int32),
         ("drafts", c_int32),
